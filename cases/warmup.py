@@ -1,0 +1,26 @@
+"""Warmup: what a Post-LN Transformer of 24 layers does without it, and with it.
+
+Source: kexue.fm/archives/8747 (Post-Norm needs warmup); Xiong et al., 2020 (arXiv 2002.04745). The setting was
+searched here: the usable window of learning rates at width 32 reaches from about 1.2e-3, below which some seeds
+train without warmup, to beyond 2.5e-3.
+"""
+
+from stabilitysuite import Adam, Case, Markov, Transformer, Xavier, converges, stalls
+
+post_ln_cold = Case(
+    says="Post-LN, 24 layers, without warmup never leaves the unigram plateau",
+    source="kexue.fm/archives/8747",
+    model=Transformer(layers=24, width=32, norm="post", init=Xavier(gain=0.7)),
+    task=Markov(vocab=32),
+    optimizer=Adam(lr=1.8e-3),
+    steps=200,
+    expect=stalls(),
+    control=dict(warmup=100),
+)
+
+post_ln_warm = post_ln_cold.but(
+    says="the same model, warmed up over 100 steps, converges",
+    warmup=100,
+    expect=converges(),
+    control=dict(warmup=0),
+)

@@ -1,0 +1,1 @@
+"""Publishing from continuous integration; no part of the package."""

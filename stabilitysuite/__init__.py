@@ -1,0 +1,95 @@
+"""Stability cases for neural networks: declare what must hold in training, and let pytest judge it.
+
+Names are loaded when they are first used, so that an idle plugin costs next to nothing.
+PYTEST_DONT_REWRITE: the command line imports this before pytest starts, which pytest would otherwise warn of.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stabilitysuite.case import Case
+    from stabilitysuite.claims.measure import (
+        branch_ratio,
+        evaluated_loss,
+        gradient_norm,
+        residual_gradient,
+        residual_std,
+        token_cosine,
+        training_loss,
+        update_ratio,
+    )
+    from stabilitysuite.claims.outcome import converges, diverges, fails_to_train, stalls
+    from stabilitysuite.errors import DeclarationError, MeasurementError, RecordError, StabilityError
+    from stabilitysuite.spec import GAU, SGD, Adam, AdamW, Gaussian, He, LeCun, Markov, Transformer, Xavier
+
+_HOMES = {
+    "stabilitysuite.case": ("Case",),
+    "stabilitysuite.claims.measure": (
+        "branch_ratio",
+        "evaluated_loss",
+        "gradient_norm",
+        "residual_gradient",
+        "residual_std",
+        "token_cosine",
+        "training_loss",
+        "update_ratio",
+    ),
+    "stabilitysuite.claims.outcome": ("converges", "diverges", "fails_to_train", "stalls"),
+    "stabilitysuite.errors": ("DeclarationError", "MeasurementError", "RecordError", "StabilityError"),
+    "stabilitysuite.spec": (
+        "GAU",
+        "SGD",
+        "Adam",
+        "AdamW",
+        "Gaussian",
+        "He",
+        "LeCun",
+        "Markov",
+        "Transformer",
+        "Xavier",
+    ),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "GAU",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Case",
+    "DeclarationError",
+    "Gaussian",
+    "He",
+    "LeCun",
+    "Markov",
+    "MeasurementError",
+    "RecordError",
+    "StabilityError",
+    "Transformer",
+    "Xavier",
+    "branch_ratio",
+    "converges",
+    "diverges",
+    "evaluated_loss",
+    "fails_to_train",
+    "gradient_norm",
+    "residual_gradient",
+    "residual_std",
+    "stalls",
+    "token_cosine",
+    "training_loss",
+    "update_ratio",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

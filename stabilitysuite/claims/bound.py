@@ -1,0 +1,170 @@
+"""The bound family: a measured number lies in an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.finding import Finding, Verdict, short
+from stabilitysuite.claims.measure import Measure, Measured
+from stabilitysuite.errors import DeclarationError
+from stabilitysuite.spec import Training
+from stabilitysuite.stats.interval import mean_interval
+from stabilitysuite.trace import Trace
+
+__all__ = ["CONFIDENCE", "Bound"]
+
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound(Claim):
+    """A number lies in [low, high]; built by ``near``, ``between``, ``at_most`` and ``at_least``.
+
+    The 99 % t interval of the mean over the seeds is held against the bounds, of the logarithm where the number
+    is a ratio: inside holds, outside is violated, across is undecided. A seed whose number is not finite is
+    outside of every bound.
+    """
+
+    default_seeds: ClassVar[int] = 3
+
+    measure: Measure
+    low: float | None = None
+    high: float | None = None
+    published: float | None = None
+
+    def _check(self) -> None:
+        if self.low is None and self.high is None:
+            raise DeclarationError(f"{self.measure.words()}: give a lower or an upper bound")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise DeclarationError(f"{self.measure.words()}: the bounds [{self.low}, {self.high}] are empty")
+        if self.high is not None and self.high <= 0 and self.measure.on_log_scale():
+            raise DeclarationError(f"{self.measure.words()} is never negative: at most {self.high} cannot hold")
+
+    def words(self) -> str:
+        """Such as ``branch_ratio in [0.045, 0.065]``."""
+        return f"{self.measure.words()} {self._wanted()}"
+
+    def _wanted(self) -> str:
+        if self.low is None:
+            return f"at most {short(self.high)}"
+        if self.high is None:
+            return f"at least {short(self.low)}"
+        return f"in [{short(self.low)}, {short(self.high)}]"
+
+    def quantities(self) -> frozenset[str]:
+        """What its measure reads."""
+        return self.measure.quantities()
+
+    def steps_read(self) -> frozenset[int]:
+        """Steps that its measure reads."""
+        return self.measure.steps_read()
+
+    def check(self, training: Training) -> None:
+        """What its measure can never have is refused."""
+        self.measure.check(training)
+
+    def judge(self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int) -> Finding:
+        """Hold the interval over the seeds against the bounds."""
+        del twins, steps
+        read = [self.measure.read(trace) for trace in traces]
+        values = tuple(one.value for one in read)
+        log = self.measure.on_log_scale() and all(math.isfinite(value) and value > 0 for value in values)
+        centre, interval, verdict, reason, remedy = self._decide(values, log, traces)
+        margin = self._margin(interval, centre, log)
+        if log:
+            centre = _exp(centre)
+            interval = None if interval is None else (_exp(interval[0]), _exp(interval[1]))
+        place = self._place(read, traces)
+        return Finding(
+            arm=arm,
+            claim=self.words(),
+            verdict=verdict,
+            number=f"{self.measure.words()} = {short(centre)}{place}{_range(interval)}",
+            value=centre,
+            interval=interval,
+            threshold=self._wanted(),
+            margin=margin,
+            margin_unit="factor" if log else "difference",
+            seeds=tuple(trace.seed for trace in traces),
+            values=values,
+            reason=reason,
+            remedy=remedy,
+            published=self.published,
+        )
+
+    def _bounds(self, log: bool) -> tuple[float, float]:
+        """Both bounds on the scale on which it is judged; infinite where there is none."""
+        low = -math.inf if self.low is None or (log and self.low <= 0) else self.low
+        high = math.inf if self.high is None else self.high
+        if not log:
+            return low, high
+        return low if low == -math.inf else math.log(low), math.log(high)
+
+    def _decide(
+        self, values: tuple[float, ...], log: bool, traces: Sequence[Trace]
+    ) -> tuple[float, tuple[float, float] | None, Verdict, str, Literal["", "more seeds"]]:
+        """Centre, interval (both on the scale on which it is judged), verdict, reason and remedy."""
+        broken = [trace.seed for trace, value in zip(traces, values, strict=True) if not math.isfinite(value)]
+        if broken:
+            reason = f"not finite in {len(broken)} of {len(values)} seeds ({', '.join(map(str, broken))})"
+            return math.nan, None, "violated", reason, ""
+        scaled = [math.log(value) for value in values] if log else list(values)
+        centre = math.fsum(value / len(scaled) for value in scaled)
+        interval = mean_interval(scaled, confidence=CONFIDENCE)
+        if interval is None:
+            reason = "one seed has no spread: nothing can be decided from it"
+            return centre, None, "undecided", reason, "more seeds"
+        low, high = self._bounds(log)
+        reason = "the 99 % interval over the seeds "
+        if low <= interval[0] and interval[1] <= high:
+            return centre, interval, "holds", reason + "lies inside", ""
+        if interval[1] < low or interval[0] > high:
+            return centre, interval, "violated", reason + "lies outside", ""
+        return centre, interval, "undecided", reason + "reaches across the bound", "more seeds"
+
+    def _margin(self, interval: tuple[float, float] | None, centre: float, log: bool) -> float | None:
+        """Distance of the interval from the nearest bound, positive inside: a factor or a difference."""
+        if not math.isfinite(centre):
+            return None
+        bottom, top = interval if interval is not None else (centre, centre)
+        low, high = self._bounds(log)
+        inside = min(bottom - low, high - top)
+        outside = min(top - low, high - bottom)
+        gap = inside if outside >= 0 else outside
+        return _exp(gap) if log else gap
+
+    def _place(self, read: Sequence[Measured], traces: Sequence[Trace]) -> str:
+        """Where the largest or smallest was found, and the first layer outside: what is behind it inherits it."""
+        decisive = self._decisive(read)
+        if not decisive.label or self.measure.where not in ("max", "min"):
+            return ""
+        above = math.inf if self.measure.where == "min" or self.high is None else self.high
+        below = -math.inf if self.measure.where == "max" or self.low is None else self.low
+        along = self.measure.profile(traces[read.index(decisive)], decisive.step)
+        first = next((one.label for one in along if one.value > above or one.value < below), decisive.label)
+        return f" at {decisive.label}" + (f", first outside at {first}" if first != decisive.label else "")
+
+    def _decisive(self, read: Sequence[Measured]) -> Measured:
+        """The seed that lies farthest towards the bound that is nearest, whose label is worth naming."""
+        finite = [one for one in read if math.isfinite(one.value)]
+        if len(finite) < len(read):
+            return next(one for one in read if not math.isfinite(one.value))
+        top, bottom = max(finite, key=lambda one: one.value), min(finite, key=lambda one: one.value)
+        if self.low is None or self.high is None:
+            return bottom if self.high is None else top
+        return top if self.high - top.value < bottom.value - self.low else bottom
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _range(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" (99 % interval {short(interval[0])} to {short(interval[1])})"

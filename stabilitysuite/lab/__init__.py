@@ -1,0 +1,1 @@
+"""The only room that imports torch: models, tasks, probes, and the training loop."""

@@ -1,0 +1,25 @@
+"""Update-to-weight ratio, of tensors with two or more dimensions: biases start at zero and have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from stabilitysuite.lab.probes.norm import norms_of_many
+
+__all__ = ["update_ratio"]
+
+
+def update_ratio(before: Sequence[Tensor], after: Sequence[Tensor], batched: bool, seeds: int) -> Tensor:
+    """|W' - W| / |W| of each tensor and seed: P tensors [S, ...] -> [S, P]; inf where W is zero.
+
+    Args:
+        before: Weights before the update.
+        after: Weights after it.
+        batched: Whether they have a leading seed dimension.
+        seeds: S.
+    """
+    moved = norms_of_many(torch._foreach_sub(list(after), list(before)), batched, seeds)
+    return moved / norms_of_many(before, batched, seeds)

@@ -1,0 +1,277 @@
+"""What is trained: a zoo network for several seeds at once, or one module of the user's.
+
+Both offer the same few things to the loop: losses of the next batch, the exact loss where there is one, and the
+places where probes look. Shape letters: S seeds, B sequences, T tokens, D width.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stabilitysuite.errors import MeasurementError, nearest
+from stabilitysuite.lab.randomness import seeded
+from stabilitysuite.lab.tasks import GaussianStream, MarkovStream, reference
+from stabilitysuite.lab.zoo.build import Network, build
+from stabilitysuite.lab.zoo.parts import Residual
+from stabilitysuite.spec import GAU, Markov, Training, Transformer, callable_name
+from stabilitysuite.trace import Reference
+
+__all__ = ["Branch", "OwnSubject", "Subject", "ZooSubject", "first_tensor", "make_subject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One residual branch: where its stream enters and where its output leaves."""
+
+    label: str
+    host: nn.Module
+    """The module whose input is the stream."""
+    inner: nn.Module | None
+    """The module whose output is added; ``None`` where only host(x) - x is known."""
+
+
+class Subject:
+    """What the loop trains and the probes look at."""
+
+    module: nn.Module
+    seeds: tuple[int, ...]
+    batched: bool
+    """Whether parameters and activations have a leading seed dimension."""
+    reference: Reference | None
+    layers: list[tuple[str, nn.Module]]
+    branches: list[Branch]
+
+    @cached_property
+    def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """The trainable parameters; looked up once, as walking the modules costs a tenth of a small step."""
+        return [(name, value) for name, value in self.module.named_parameters() if value.requires_grad]
+
+    def layer_parameters(self) -> list[tuple[str, list[str]]]:
+        """For each layer its label and the names of its parameters."""
+        names = {id(value): name for name, value in self.named_parameters}
+        found = []
+        for label, module in self.layers:
+            own = [names[id(value)] for value in module.parameters() if id(value) in names]
+            found.append((label, own))
+        return found
+
+    def next_batch(self) -> Any:
+        """Move on to the next training batch and return it."""
+        raise NotImplementedError
+
+    def losses(self, batch: Any) -> Tensor:
+        """Loss of each seed on a batch [S]."""
+        raise NotImplementedError
+
+    def exact_losses(self) -> Tensor | None:
+        """Exact loss of each seed on the evaluation set [S]; ``None`` where none is known."""
+        return None
+
+
+class ZooSubject(Subject):
+    """A network of the zoo, all seeds in one pass."""
+
+    batched = True
+
+    def __init__(self, training: Training, seeds: Sequence[int], device: torch.device) -> None:
+        spec, task = training.model, training.task
+        assert isinstance(spec, Transformer | GAU)
+        assert task is not None
+        self.seeds = tuple(seeds)
+        self.network: Network = build(spec, task, seeds).to(device)
+        self.module = self.network
+        self.stream = (
+            MarkovStream(task, seeds, device)
+            if isinstance(task, Markov)
+            else GaussianStream(task, spec.width, seeds, device)
+        )
+        self.reference = reference(task) if isinstance(task, Markov) else None
+        self.layers = [(f"layer {index}", block) for index, block in enumerate(self.network.layers)]
+        self.branches = [
+            Branch(f"{label} {name}", residual, residual.branch)
+            for label, block in self.layers
+            for name, residual in block.named_children()
+            if isinstance(residual, Residual)
+        ]
+
+    def next_batch(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets."""
+        return self.stream.batch()
+
+    def losses(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Mean cross-entropy of each seed [S]."""
+        inputs, targets = batch
+        return self.stream.loss(self.network(inputs), targets)
+
+    def exact_losses(self) -> Tensor | None:
+        """Against the task's own conditional."""
+        if not isinstance(self.stream, MarkovStream):
+            return None
+        return self.stream.exact_loss(self.network(self.stream.evaluation_inputs()))
+
+
+class OwnSubject(Subject):
+    """A module of the user's, one seed."""
+
+    batched = False
+
+    def __init__(self, training: Training, seed: int, device: torch.device) -> None:
+        self.seeds = (seed,)
+        self.training = training
+        self.device = device
+        self.notes: list[str] = []
+        self.module = _made(training, seed).to(device)
+        self.layers = _layers(self.module, training.layers)
+        self.branches = [Branch(label, module, None) for label, module in self.layers]
+        self.stream: MarkovStream | None = None
+        self.reference = None
+        if isinstance(training.task, Markov):
+            self.stream = MarkovStream(training.task, self.seeds, device)
+            self.reference = reference(training.task)
+        else:
+            self._batches = self._cycled(seed)
+
+    def _cycled(self, seed: int) -> Iterator[Any]:
+        assert self.training.data is not None
+        for turn in itertools.count():
+            count = -1
+            for count, batch in enumerate(self._data(seed)):  # noqa: B007 -- count is read after the loop
+                yield _moved(batch, self.device)
+            if count < 0:
+                raise MeasurementError(
+                    f"data {callable_name(self.training.data)}({seed}) has no batches"
+                    + (" the second time it is called: return a fresh iterable each time" if turn else "")
+                )
+            if not turn:
+                self.notes.append(f"data has {count + 1} batches, fewer than the steps: they are gone through again")
+
+    def _data(self, seed: int) -> Any:
+        made = self.training.data(seed)  # type: ignore[misc]
+        try:
+            return iter(made)
+        except TypeError:
+            raise MeasurementError(
+                f"data {callable_name(self.training.data)}({seed}) must return an iterable of batches, "  # type: ignore[arg-type]
+                f"it returned {type(made).__name__}"
+            ) from None
+
+    def next_batch(self) -> Any:
+        """The next batch of the task or of the user's data."""
+        return self.stream.batch() if self.stream is not None else next(self._batches)
+
+    def losses(self, batch: Any) -> Tensor:
+        """Loss of the one seed [1]."""
+        if self.stream is not None:
+            inputs, targets = batch
+            return self.stream.loss(self._logits(inputs), targets)
+        loss = self.training.loss(self.module, batch)  # type: ignore[misc]
+        return scalar(loss, self.training.loss).reshape(1)
+
+    def _logits(self, inputs_SBT: Tensor) -> Tensor:
+        out = first_tensor(self.module(inputs_SBT[0]))
+        task = self.training.task
+        assert isinstance(task, Markov)
+        wanted = (*inputs_SBT.shape[1:], task.vocab)
+        if out is None or tuple(out.shape) != wanted:
+            got = "no tensor" if out is None else f"shape {tuple(out.shape)}"
+            raise MeasurementError(
+                f"model {callable_name(self.training.model)}: on task=Markov() it takes tokens "  # type: ignore[arg-type]
+                f"{tuple(inputs_SBT.shape[1:])} and must return logits {wanted}, it returned {got}"
+            )
+        return out.unsqueeze(0)
+
+    def exact_losses(self) -> Tensor | None:
+        """Against the task's own conditional, where there is a task."""
+        if self.stream is None:
+            return None
+        was = self.module.training
+        self.module.eval()
+        try:
+            return self.stream.exact_loss(self._logits(self.stream.evaluation_inputs()))
+        finally:
+            self.module.train(was)
+
+
+def scalar(loss: Any, made_by: Any) -> Tensor:
+    """The user's loss, checked.
+
+    Raises:
+        MeasurementError: It is no tensor, not a scalar, or has no gradient graph.
+    """
+    name = callable_name(made_by)
+    if not isinstance(loss, Tensor):
+        raise MeasurementError(f"loss {name} must return a scalar tensor, it returned {type(loss).__name__}")
+    if loss.numel() != 1:
+        raise MeasurementError(f"loss {name} must return a scalar, it returned shape {tuple(loss.shape)}: take a mean")
+    return loss
+
+
+def _made(training: Training, seed: int) -> nn.Module:
+    assert callable(training.model)
+    name = callable_name(training.model)
+    seeded(seed, "init")
+    module = training.model()
+    if not isinstance(module, nn.Module):
+        raise MeasurementError(f"model {name} must return an nn.Module, it returned {type(module).__name__}")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise MeasurementError(f"model {name} has no trainable parameter: there is nothing to train")
+    return module
+
+
+def _layers(module: nn.Module, pattern: str | None) -> list[tuple[str, nn.Module]]:
+    """The blocks: those the pattern names, else the heaviest run of two or more alike in one container."""
+    named = dict(module.named_modules())
+    if pattern is not None:
+        found = [(name, block) for name, block in named.items() if fnmatch.fnmatchcase(name, pattern)]
+        depth = pattern.count(".")
+        found = [(name, block) for name, block in found if name.count(".") == depth]
+        if not found:
+            raise MeasurementError(f"layers={pattern!r} matches no submodule: {nearest(pattern, filter(None, named))}")
+        return found
+    best: list[tuple[str, nn.Module]] = []
+    weight = 0
+    for name, container in named.items():
+        children = list(container.named_children())
+        alike = len(children) > 1 and len({type(child) for _, child in children}) == 1
+        if not alike or not isinstance(container, nn.ModuleList | nn.Sequential):
+            continue
+        own = sum(parameter.numel() for parameter in container.parameters())
+        if own > weight:
+            prefix = f"{name}." if name else ""
+            best, weight = [(f"{prefix}{key}", child) for key, child in children], own
+    return best
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The first floating-point tensor in a module's output, which may be a tuple or a mapping."""
+    if isinstance(value, Tensor):
+        return value
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    return next((found for item in items if (found := first_tensor(item)) is not None), None)
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {key: _moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple | list):
+        moved = [_moved(value, device) for value in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
+    return batch
+
+
+def make_subject(training: Training, seeds: Sequence[int], device: torch.device) -> Subject:
+    """The subject of a training: all seeds for a zoo model, exactly one for a module of the user's."""
+    if isinstance(training.model, Transformer | GAU):
+        return ZooSubject(training, seeds, device)
+    (seed,) = seeds
+    return OwnSubject(training, seed, device)

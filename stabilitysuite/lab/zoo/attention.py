@@ -1,0 +1,75 @@
+"""Multi-head attention and the gated attention unit. Shape letters as in ``parts``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stabilitysuite.lab.zoo.parts import ACTIVATIONS, Linear
+from stabilitysuite.spec import GAU, Initialisation
+
+__all__ = ["Attention", "GatedAttentionUnit"]
+
+
+class Attention(nn.Module):
+    """Softmax attention with scale 1/sqrt(K): [S, B, T, D] -> [S, B, T, D] (Vaswani et al., 2017)."""
+
+    def __init__(
+        self, seeds: Sequence[int], name: str, width: int, heads: int, causal: bool, init: Initialisation
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.causal = causal
+        self.query, self.key, self.value, self.output = (
+            Linear(seeds, f"{name}.{role}", width, width, init.std(role, width, width))
+            for role in ("query", "key", "value", "output")
+        )
+
+    def forward(self, x_SBTD: Tensor) -> Tensor:
+        seeds, batch, tokens, width = x_SBTD.shape
+        x_SND = x_SBTD.flatten(1, 2)
+        split = (seeds * batch, tokens, self.heads, width // self.heads)
+        q, k, v = (role(x_SND).view(split).transpose(1, 2) for role in (self.query, self.key, self.value))
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        out: Tensor = self.output(mixed.transpose(1, 2).reshape(x_SND.shape))
+        return out.view(x_SBTD.shape)
+
+
+class GatedAttentionUnit(nn.Module):
+    """O = (U * A V) W_o with A = relu(Z Z^T)^2 / (T K): [S, B, T, D] -> [S, B, T, D].
+
+    Causal rows divide by their own number of visible tokens, so that they stay averages.
+    """
+
+    def __init__(self, seeds: Sequence[int], name: str, spec: GAU) -> None:
+        super().__init__()
+        inner, init = spec.width * spec.expansion, spec.init
+        self.spec = spec
+        self.activation = ACTIVATIONS[spec.activation]
+        self.gate = Linear(seeds, f"{name}.gate", spec.width, inner, init.std("ffn_in", spec.width, inner))
+        self.value = Linear(seeds, f"{name}.value", spec.width, inner, init.std("value", spec.width, inner))
+        self.shared = Linear(seeds, f"{name}.shared", spec.width, spec.key, init.std("query", spec.width, spec.key))
+        self.output = Linear(seeds, f"{name}.output", inner, spec.width, init.std("output", inner, spec.width))
+
+    def forward(self, x_SBTD: Tensor) -> Tensor:
+        seeds, batch, tokens, _ = x_SBTD.shape
+        x_SND = x_SBTD.flatten(1, 2)
+        gate, value, shared = (self.activation(part(x_SND)) for part in (self.gate, self.value, self.shared))
+        value = value.view(seeds * batch, tokens, -1)
+        z = shared.view(seeds * batch, tokens, -1)
+        if self.spec.kernel == "diagonal":
+            weights = functional.relu(z.square().sum(-1, keepdim=True)).square() / (tokens * self.spec.key)
+            mixed = weights * value
+        else:
+            weights = functional.relu(torch.bmm(z, z.transpose(1, 2))).square() / self.spec.key
+            if self.spec.causal:
+                visible = torch.arange(1, tokens + 1, device=z.device, dtype=z.dtype).unsqueeze(1)
+                weights = weights.tril() / visible
+            else:
+                weights = weights / tokens
+            mixed = torch.bmm(weights, value)
+        out: Tensor = self.output(gate * mixed.view(gate.shape))
+        return out.view(x_SBTD.shape)

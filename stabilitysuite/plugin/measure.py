@@ -1,0 +1,125 @@
+"""One case, from its plan to its record: the story of an item, without pytest."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stabilitysuite.case import Case
+from stabilitysuite.claims.finding import Finding
+from stabilitysuite.errors import DeclarationError, StabilityError
+from stabilitysuite.judge import judge
+from stabilitysuite.plan import Plan, gate_seeds, plan
+from stabilitysuite.plugin.options import Options
+from stabilitysuite.record import Record, Status
+from stabilitysuite.store import Session, now
+from stabilitysuite.trace import Trace
+
+if TYPE_CHECKING:
+    from stabilitysuite.lab.train import Progress
+
+__all__ = ["Watch", "measure", "planned", "words"]
+
+Watch = Callable[[Plan], "Callable[[Progress], None]"]
+"""Given the plan that is about to run, what to call at each step."""
+
+
+def planned(case: Case, options: Options) -> Plan:
+    """The plan of a case, with the seeds and the control that were asked for.
+
+    Raises:
+        DeclarationError: The control is asked for and there is none.
+    """
+    if options.controls and case.control is None:
+        raise DeclarationError(
+            f"{case.says!r} has no control=, so nothing proves that it can fail: "
+            "declare the smallest change that breaks it"
+        )
+    seeds = gate_seeds(case, options.seeds) if options.seeds else options.seed or None
+    return plan(case, seeds=seeds, control=options.controls)
+
+
+def measure(
+    case: Case, case_id: str, place: tuple[str, int], options: Options, store: Session, watch: Watch | None
+) -> tuple[Record, BaseException | None]:
+    """Run a case, judge it and write its record down, whatever happens.
+
+    Args:
+        case: What is asked.
+        case_id: Its id.
+        place: File, relative to rootdir, and line that declare it.
+        options: The settings of the session.
+        store: Where the record goes.
+        watch: Shows where the run is, or ``None``.
+
+    Returns:
+        The record, and what went wrong where the case could not be judged.
+    """
+    traces: Sequence[Trace] = ()
+    findings: tuple[Finding, ...] = ()
+    surroundings: Mapping[str, Any] = {}
+    hashes: dict[str, str] = {}
+    trouble: BaseException | None = None
+    store.started(case_id)
+    # Warnings of the user's training are kept by the lab; none of ours is the user's concern.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        started, wall, cpu = _clocks()
+        try:
+            from stabilitysuite.lab.environment import fingerprint, sources
+            from stabilitysuite.lab.train import run
+
+            started, wall, cpu = _clocks()  # once more: the first import takes seconds that are not the case's
+            decided = planned(case, options)
+            surroundings = fingerprint(options.device, options.threads)
+            hashes = sources(case)
+            traces = run(
+                decided.runs,
+                device=options.device,
+                threads=options.threads,
+                budget=options.budget,
+                progress=watch(decided) if watch else None,
+            )
+            findings = judge(case, traces)
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            raise
+        except BaseException as error:  # noqa: BLE001 -- the caller raises it, after the record is written
+            trouble = error
+        record = Record(
+            id=case_id,
+            case=case.to_json(),
+            digest=case.digest(),
+            sources=hashes,
+            control=options.controls,
+            status=_status(trouble),
+            findings=findings,
+            traces=tuple(traces),
+            message=words(trouble) if trouble else "",
+            environment=surroundings,
+            started=started,
+            seconds=time.perf_counter() - wall,
+            cpu_seconds=time.process_time() - cpu,
+            file=place[0],
+            line=place[1],
+        )
+        store.record(record)
+    return record, trouble
+
+
+def _clocks() -> tuple[str, float, float]:
+    return now(), time.perf_counter(), time.process_time()
+
+
+def words(trouble: BaseException) -> str:
+    """An error in words: our own say it all, others need their kind."""
+    return str(trouble) if isinstance(trouble, StabilityError) else f"{type(trouble).__name__}: {trouble}"
+
+
+def _status(trouble: BaseException | None) -> Status:
+    if trouble is None:
+        return "judged"
+    return "skipped" if isinstance(trouble, pytest.skip.Exception) else "error"

@@ -1,0 +1,141 @@
+"""What the user asked for, from the command line and the configuration file, checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pytest
+
+from stabilitysuite.case import TIERS, Tier
+from stabilitysuite.errors import MeasurementError, nearest
+from stabilitysuite.plugin import SETTINGS
+
+__all__ = ["Options", "Policy", "check_device"]
+
+Policy = Literal["neutral", "fail"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The settings of a session."""
+
+    tier: Tier
+    """The highest tier that runs."""
+    seeds: int | None
+    """Number of seeds of every case; each case's own where ``None``."""
+    seed: tuple[int, ...]
+    """The only seeds to run; empty for those of the case."""
+    device: str
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    threads: int
+    """torch threads."""
+    budget: float | None
+    """Wall-clock seconds for one case."""
+    out: Path
+    """The session folder."""
+    undecided: Policy
+    """Whether an undecided case fails the session."""
+    controls: bool
+    """Whether controls run in place of the cases."""
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Options:
+        """The settings of this session: the command line wins over the configuration file.
+
+        Raises:
+            pytest.UsageError: A value cannot be; the message names the setting and what to write instead.
+        """
+        given = {setting.name: _Given(config, setting.name) for setting in SETTINGS}
+        if given["seeds"].value is not None and given["seed"].value:
+            raise pytest.UsageError(
+                f"{given['seeds'].where} and {given['seed'].where} are both given: "
+                "a number of seeds, or the seeds themselves, not both"
+            )
+        return cls(
+            tier=given["tier"].choice(TIERS),
+            seeds=given["seeds"].positive(None),
+            seed=given["seed"].whole_numbers(),
+            device=given["device"].device(),
+            threads=given["threads"].positive(1),
+            budget=given["budget"].positive(None),
+            out=config.rootpath / (given["out"].value or "stability-results"),
+            undecided=given["undecided"].choice(get_args(Policy)),
+            controls=bool(given["controls"].value),
+        )
+
+    def allows(self, tier: Tier) -> bool:
+        """Whether cases of that tier run."""
+        return TIERS.index(tier) <= TIERS.index(self.tier)
+
+    def words(self) -> str:
+        """In a few words, for the head of a session."""
+        seeds = f"{self.seeds} seeds a case" if self.seeds else "each case's own seeds"
+        if self.seed:
+            seeds = f"seed {', '.join(map(str, self.seed))} only"
+        threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+        controls = ", controls in place of the cases" if self.controls else ""
+        return f"tier {self.tier}, {self.device}, {threads}, {seeds}{controls}"
+
+
+class _Given:
+    """One setting as it was given, and where."""
+
+    def __init__(self, config: pytest.Config, name: str) -> None:
+        setting = next(setting for setting in SETTINGS if setting.name == name)
+        self.where = setting.option
+        self.value: Any = config.getoption(setting.ini)
+        if self.value is None:
+            self.where = f"{setting.ini} in {config.inipath.name if config.inipath else 'the configuration'}"
+            try:
+                self.value = config.getini(setting.ini)
+            except (TypeError, ValueError, pytest.UsageError) as error:
+                raise pytest.UsageError(f"{self.where}: {error}") from error
+
+    def choice(self, known: tuple[Any, ...]) -> Any:
+        if self.value is None:
+            return known[0]
+        if self.value not in known:
+            raise pytest.UsageError(f"{self.where}: {self.value!r} is not known: {nearest(self.value, known)}")
+        return self.value
+
+    def positive(self, default: Any) -> Any:
+        if self.value is None:
+            return default
+        if not self.value > 0:
+            raise pytest.UsageError(f"{self.where}: {self.value} is too few, it must be greater than zero")
+        return self.value
+
+    def whole_numbers(self) -> tuple[int, ...]:
+        try:
+            seeds = tuple(int(one) for one in self.value or ())
+        except ValueError as error:
+            raise pytest.UsageError(f"{self.where}: a seed is a whole number: {error}") from error
+        for seed in seeds:
+            if seed < 0:
+                raise pytest.UsageError(f"{self.where}: a seed is a whole number from 0, not {seed}")
+        return tuple(dict.fromkeys(seeds))
+
+    def device(self) -> str:
+        name = str(self.value or "cpu")
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+            raise pytest.UsageError(f"{self.where}: {name!r} is not a device: use cpu, cuda or cuda:N")
+        return name
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that this machine lacks, before anything is collected; ``cpu`` is always there.
+
+    Raises:
+        pytest.UsageError: torch does not see it.
+    """
+    if name == "cpu":
+        return
+    from stabilitysuite.lab.train import usable_device
+
+    try:
+        usable_device(name)
+    except MeasurementError as error:
+        raise pytest.UsageError(f"--stability-device: {error}") from error

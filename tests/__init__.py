@@ -1,0 +1,1 @@
+"""Tests of the suite; a package, so that its helpers win over a stray `tests` of another distribution."""

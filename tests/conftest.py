@@ -1,0 +1,5 @@
+"""What the tests of several folders share."""
+
+from __future__ import annotations
+
+pytest_plugins = ["pytester"]
