@@ -11,8 +11,9 @@ from stabilitysuite.case import TIERS, Case
 from stabilitysuite.claims.bound import Bound
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, Verdict
-from stabilitysuite.claims.measure import REDUCTIONS, Measure
+from stabilitysuite.claims.measure import Measure
 from stabilitysuite.claims.outcome import Ends, converges, diverges, fails_to_train, stalls
+from stabilitysuite.claims.reading import REDUCTIONS
 from stabilitysuite.quantity import QUANTITIES
 from stabilitysuite.record import Record, Status
 from stabilitysuite.spec import (

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, Verdict, short
-from stabilitysuite.claims.measure import Measure, Measured
+from stabilitysuite.claims.reading import Measured, Reading
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.spec import Training
 from stabilitysuite.stats.interval import mean_interval
@@ -31,7 +31,7 @@ class Bound(Claim):
 
     default_seeds: ClassVar[int] = 3
 
-    measure: Measure
+    measure: Reading
     low: float | None = None
     high: float | None = None
     published: float | None = None

@@ -1,4 +1,4 @@
-"""Typed quantities: which number of a trace a claim is about, and the methods that turn it into a claim.
+"""Typed quantities: the functions that a claim starts with, and the methods that make it one.
 
 ``gradient_norm("last")`` is the gradient norm of the last layer at the last step; ``/`` makes a ratio::
 
@@ -7,19 +7,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from stabilitysuite.errors import DeclarationError, NoData, nearest
-from stabilitysuite.quantity import quantity
-from stabilitysuite.spec import GAU, Spec, Training, Transformer
-from stabilitysuite.trace import Series, Trace
+from stabilitysuite.claims.bound import Bound
+from stabilitysuite.claims.reading import Reading
+from stabilitysuite.errors import DeclarationError
 
 __all__ = [
     "Measure",
-    "Measured",
     "branch_ratio",
     "evaluated_loss",
     "gradient_norm",
@@ -30,45 +26,10 @@ __all__ = [
     "update_ratio",
 ]
 
-REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
-    "max": max,
-    "min": min,
-    "mean": lambda values: math.fsum(values) / len(values),
-}
-Where = int | str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One number of one trace, and where it was found."""
-
-    value: float
-    label: str
-    """Layer, sub-layer or parameter; empty where the quantity has one value a step."""
-    step: int
-
 
 @dataclass(frozen=True, kw_only=True)
-class Measure(Spec):
-    """One number of a trace: a quantity, where along its axis, at which step, over what.
-
-    Do not build it by hand: call the function of the quantity (``branch_ratio()``, ``token_cosine()`` ...).
-    """
-
-    quantity: str
-    where: int | str | None = None
-    """Layer number, label, ``first``, ``last``, or ``max`` / ``min`` / ``mean`` over all of them."""
-    step: int | Literal["last", "max", "min", "mean"] = "last"
-    """Step number, the last one, or a reduction over the recorded steps."""
-    over: Measure | None = None
-    """Denominator, where the number is a ratio."""
-
-    def _check(self) -> None:
-        kind = quantity(self.quantity)
-        if kind.axis is None and self.where is not None:
-            raise DeclarationError(f"{self.quantity} has one value a step: it takes no layer or parameter")
-        if isinstance(self.step, int) and self.step < 0:
-            raise DeclarationError(f"{self.quantity}: step must be 0 or later, not {self.step}")
+class Measure(Reading):
+    """A number that claims can be made of; call the function of its quantity to get one."""
 
     def __truediv__(self, other: Measure) -> Measure:
         """The ratio of two measures, such as the first layer's over the last layer's.
@@ -82,7 +43,7 @@ class Measure(Spec):
             raise DeclarationError("a ratio of ratios has no name: divide two plain quantities")
         return Measure(quantity=self.quantity, where=self.where, step=self.step, over=other)
 
-    def near(self, value: float, *, within: float, published: float | None = None) -> Any:
+    def near(self, value: float, *, within: float, published: float | None = None) -> Bound:
         """The number is ``value`` up to the relative deviation ``within``.
 
         Args:
@@ -95,7 +56,7 @@ class Measure(Spec):
         ends = sorted((value * (1 - within), value * (1 + within)))
         return self.between(ends[0], ends[1], published=published)
 
-    def between(self, low: float, high: float, *, published: float | None = None) -> Any:
+    def between(self, low: float, high: float, *, published: float | None = None) -> Bound:
         """The number lies in [low, high].
 
         Args:
@@ -103,181 +64,15 @@ class Measure(Spec):
             high: Upper end.
             published: The source's figure, where it is another one.
         """
-        from stabilitysuite.claims.bound import Bound
-
         return Bound(measure=self, low=low, high=high, published=published)
 
-    def at_most(self, high: float, *, published: float | None = None) -> Any:
+    def at_most(self, high: float, *, published: float | None = None) -> Bound:
         """The number is at most ``high``; ``published`` is the source's figure, where it is another one."""
-        from stabilitysuite.claims.bound import Bound
-
         return Bound(measure=self, high=high, published=published)
 
-    def at_least(self, low: float, *, published: float | None = None) -> Any:
+    def at_least(self, low: float, *, published: float | None = None) -> Bound:
         """The number is at least ``low``; ``published`` is the source's figure, where it is another one."""
-        from stabilitysuite.claims.bound import Bound
-
         return Bound(measure=self, low=low, published=published)
-
-    def words(self) -> str:
-        """Such as ``token_cosine of the last layer at step 60``."""
-        kind = quantity(self.quantity)
-        place = ""
-        if self.where in REDUCTIONS:
-            place = f" ({self.where} over {kind.axis}s)"
-        elif self.where in ("first", "last"):
-            place = f" of the {self.where} {kind.axis}"
-        elif self.where is not None:
-            place = f" of {kind.axis} {self.where}" if isinstance(self.where, int) else f" of {self.where}"
-        when = f" at step {self.step}" if isinstance(self.step, int) else ""
-        when = f" ({self.step} over steps)" if self.step in REDUCTIONS else when
-        own = f"{self.quantity}{place}{when}"
-        return own if self.over is None else f"{own} / {self.over.words()}"
-
-    def quantities(self) -> frozenset[str]:
-        """Names of the quantities it reads."""
-        return frozenset({self.quantity}) | (self.over.quantities() if self.over else frozenset())
-
-    def steps_read(self) -> frozenset[int]:
-        """Steps that must be recorded for it."""
-        own = frozenset({self.step}) if isinstance(self.step, int) else frozenset[int]()
-        return own | (self.over.steps_read() if self.over else frozenset())
-
-    def on_log_scale(self) -> bool:
-        """Whether its seeds are averaged as factors."""
-        return self.over is not None or quantity(self.quantity).ratio
-
-    def check(self, training: Training) -> None:
-        """Refuse what this training can never have.
-
-        Raises:
-            DeclarationError: It needs an update, a later step, a task, or a layer that the model lacks.
-        """
-        kind = quantity(self.quantity)
-        if kind.training and training.steps < 1:
-            raise DeclarationError(f"{self.quantity} needs an optimizer update, but steps={training.steps}")
-        if isinstance(self.step, int) and self.step > max(training.steps - 1, 0):
-            last = max(training.steps - 1, 0)
-            raise DeclarationError(f"{self.words()}: the last step is {last}, as steps={training.steps}")
-        if self.quantity == "evaluated_loss" and type(training.task).__name__ != "Markov":
-            raise DeclarationError("evaluated_loss needs a task with known losses, such as Markov()")
-        if isinstance(training.model, Transformer | GAU):
-            self._check_place(training.model)
-        if self.over is not None:
-            self.over.check(training)
-
-    def _check_place(self, model: Transformer | GAU) -> None:
-        axis = quantity(self.quantity).axis
-        if axis in ("layer", "sublayer"):
-            labels = model.sublayers() if axis == "sublayer" else tuple(f"layer {i}" for i in range(model.layers))
-            place(labels, self.where, self.words())
-
-    def read(self, trace: Trace) -> Measured:
-        """The number in one trace.
-
-        Returns:
-            Its value, NaN where the run ended before the step.
-
-        Raises:
-            NoData: The quantity, layer or step was never recorded.
-        """
-        own = self._read_own(trace)
-        if self.over is None:
-            return own
-        value = _quotient(own.value, self.over.read(trace).value)
-        return Measured(value=value, label=own.label, step=own.step)
-
-    def profile(self, trace: Trace, step: int) -> tuple[Measured, ...]:
-        """The quantity itself at every place along its axis, at one recorded step."""
-        series = trace.series[self.quantity]
-        row = series.at(step) or ()
-        return tuple(
-            Measured(value=value, label=label, step=step) for value, label in zip(row, series.labels, strict=False)
-        )
-
-    def _read_own(self, trace: Trace) -> Measured:
-        series = trace.series.get(self.quantity)
-        if series is None or not series.values:
-            raise NoData(
-                f"{self.quantity} has no data for seed {trace.seed}: its probe never fired. "
-                + _HINTS.get(self.quantity, "")
-            )
-        if isinstance(self.step, int) and self.step not in series.steps:
-            if trace.outcome.name in ("nonfinite", "diverged"):
-                return Measured(value=math.nan, label="", step=self.step)
-            raise NoData(f"{self.words()}: step {self.step} was not recorded for seed {trace.seed}")
-        if not isinstance(self.step, int) and trace.outcome.name == "nonfinite" and trace.outcome.step > 0:
-            # What was recorded ends before the run broke: its last, largest or smallest value is none of the run's.
-            return Measured(value=math.nan, label="", step=trace.outcome.step)
-        steps = (series.steps[-1],) if self.step == "last" else series.steps
-        steps = (self.step,) if isinstance(self.step, int) else steps
-        found = [self._along(series, step) for step in steps]
-        return found[0] if len(found) == 1 else _reduced(found, str(self.step))
-
-    def _along(self, series: Series, step: int) -> Measured:
-        row = series.at(step)
-        assert row is not None
-        try:
-            chosen = place(series.labels, self.where, self.words())
-        except DeclarationError as error:
-            raise NoData(f"{error}; this is what was recorded") from error
-        found = [Measured(value=row[index], label=series.labels[index], step=step) for index in chosen]
-        return found[0] if len(found) == 1 else _reduced(found, str(self.where))
-
-
-_HINTS = {
-    "branch_ratio": "Name the model's blocks with layers='blocks.*' so that their inputs and outputs are known.",
-    "residual_std": "Name the model's blocks with layers='blocks.*'.",
-    "residual_gradient": "Name the model's blocks with layers='blocks.*'.",
-    "token_cosine": "Name the model's blocks with layers='blocks.*'; their output must be [batch, tokens, width].",
-    "layer_gradient_norm": "Name the model's blocks with layers='blocks.*'.",
-}
-
-
-def _quotient(above: float, below: float) -> float:
-    """A ratio that is never finite where one of its parts is not: x / inf would pass for a small number."""
-    if math.isnan(above) or not math.isfinite(below) or above == below == 0:
-        return math.nan
-    return above / below if below != 0 else math.copysign(math.inf, above)
-
-
-def _reduced(found: Sequence[Measured], how: str) -> Measured:
-    values = [one.value for one in found]
-    broken = next((one for one in found if math.isnan(one.value)), None)
-    if broken is not None:
-        return broken
-    value = REDUCTIONS[how](values)
-    if how == "mean":
-        return Measured(value=value, label="mean", step=found[-1].step)
-    return found[values.index(value)]
-
-
-def place(labels: Sequence[str], where: Where, words: str) -> tuple[int, ...]:
-    """Positions along an axis that ``where`` names.
-
-    Raises:
-        DeclarationError: There is no such label; the message names the nearest, or asks for one of several.
-    """
-    count = len(labels)
-    if not count:
-        raise DeclarationError(f"{words}: there is none, as the model has no layers")
-    if where in REDUCTIONS:
-        chosen: tuple[int, ...] = tuple(range(count))
-    elif where is None:
-        chosen = (0,) if count == 1 else ()
-    elif where in ("first", "last"):
-        chosen = (0,) if where == "first" else (count - 1,)
-    elif isinstance(where, int):
-        chosen = (where,) if 0 <= where < count else ()
-    else:
-        chosen = (labels.index(where),) if where in labels else ()
-    if chosen:
-        return chosen
-    if where is None:
-        raise DeclarationError(f"{words}: there are {count} ({', '.join(labels[:3])}, ...): say which, or 'max', 'min'")
-    if isinstance(where, int):
-        raise DeclarationError(f"{words}: there is no number {where}, only 0 to {count - 1}")
-    raise DeclarationError(f"{words}: {nearest(str(where), [*labels, 'first', 'last', *REDUCTIONS])}")
 
 
 def training_loss(*, step: int | Literal["last", "max", "min", "mean"] = "last") -> Measure:
