@@ -5,7 +5,7 @@ searched here: the usable window of learning rates at width 32 reaches from abou
 train without warmup, to beyond 2.5e-3.
 """
 
-from stabilitysuite import Adam, Case, Markov, Transformer, Xavier, converges, stalls
+from stabilitysuite import Adam, Case, Markov, Transformer, Xavier, converges, gradient_norm, stalls
 
 post_ln_cold = Case(
     says="Post-LN, 24 layers, without warmup never leaves the unigram plateau",
@@ -22,5 +22,22 @@ post_ln_warm = post_ln_cold.but(
     says="the same model, warmed up over 100 steps, converges",
     warmup=100,
     expect=converges(),
+    control=dict(warmup=0),
+)
+
+_fall = gradient_norm("first", step=20) / gradient_norm("first", step=0)
+
+gradient_falls_cold = post_ln_cold.but(
+    says="without warmup the first layer's gradient falls to less than a thirtieth within 20 steps",
+    steps=21,
+    seeds=8,
+    expect=_fall.at_most(1 / 30),
+    control=dict(warmup=200),
+)
+
+gradient_keeps_warm = gradient_falls_cold.but(
+    says="with 200 warmup steps it does not",
+    warmup=200,
+    expect=_fall.at_least(1 / 30),
     control=dict(warmup=0),
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         training_loss,
         update_ratio,
     )
-    from stabilitysuite.claims.outcome import converges, diverges, fails_to_train, stalls
+    from stabilitysuite.claims.outcome import collapses, converges, diverges, fails_to_train, stalls
     from stabilitysuite.errors import DeclarationError, MeasurementError, RecordError, StabilityError
     from stabilitysuite.spec import GAU, SGD, Adam, AdamW, Gaussian, He, LeCun, Markov, Transformer, Xavier
 
@@ -37,7 +37,7 @@ _HOMES = {
         "training_loss",
         "update_ratio",
     ),
-    "stabilitysuite.claims.outcome": ("converges", "diverges", "fails_to_train", "stalls"),
+    "stabilitysuite.claims.outcome": ("collapses", "converges", "diverges", "fails_to_train", "stalls"),
     "stabilitysuite.errors": ("DeclarationError", "MeasurementError", "RecordError", "StabilityError"),
     "stabilitysuite.spec": (
         "GAU",
@@ -71,6 +71,7 @@ __all__ = [
     "Transformer",
     "Xavier",
     "branch_ratio",
+    "collapses",
     "converges",
     "diverges",
     "evaluated_loss",

@@ -19,8 +19,8 @@ from typing import Any, Literal, TypedDict, Unpack
 from stabilitysuite import declaration
 from stabilitysuite.changes import changed, is_part_field
 from stabilitysuite.claims import measure, outcome  # noqa: F401 -- a written case may hold a claim of any family
-from stabilitysuite.claims.bound import Bound
 from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.scaling import points_of
 from stabilitysuite.declaration import Declared, callable_name, from_builtins, leaves, same, to_builtins
 from stabilitysuite.errors import DeclarationError, nearest
 from stabilitysuite.spec import (
@@ -237,6 +237,8 @@ class Case(metaclass=Declared):
                     f"{claim.words()} needs control=: the one change with which the same training converges, "
                     "so that a stall can be told from slowness"
                 )
+            if claim.along():
+                points_of(self.sweep or {}, claim.along())
         for arm in self.arms():
             check_training(self.arm(arm))
             for claim in self.claims:
@@ -253,6 +255,8 @@ class Case(metaclass=Declared):
         differing = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
         # A part of another kind is one difference, whatever its fields are.
         differing = [name for name in differing if not any(name.startswith(f"{part}.") for part in differing)]
+        # An initialisation is one declared field: a lost or inverted factor touches several roles at once.
+        differing = sorted({"model.init" if name.startswith("model.init.") else name for name in differing})
         if differing == ["steps"]:
             raise DeclarationError(
                 "control changes steps: a control trains as long as the case does, change another field"
@@ -381,7 +385,7 @@ class Case(metaclass=Declared):
 
 
 def _without_published(claim: Claim) -> dict[str, Any]:
-    return (dataclasses.replace(claim, published=None) if isinstance(claim, Bound) else claim).to_json()
+    return {name: value for name, value in claim.to_json().items() if name != "published"}
 
 
 def _caller() -> tuple[str, int]:

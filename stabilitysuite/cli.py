@@ -35,6 +35,19 @@ def controls(pytest_args: tuple[str, ...]) -> None:
     sys.exit(pytest.main(["--stability", "--stability-controls", *pytest_args]))
 
 
+@main.command(context_settings=PASSED_ON)
+@click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
+def calibrate(pytest_args: tuple[str, ...]) -> None:
+    """Run many seeds of each case and write its calibration record: is it admitted as a gate?
+
+    PYTEST_ARGS, such as a case, -k, -n 2 or --stability-calibration-seeds, are handed to pytest; its exit code
+    comes back. Records go to the folder that stability_calibration names.
+    """
+    import pytest
+
+    sys.exit(pytest.main(["--stability", "--stability-calibrate", *pytest_args]))
+
+
 @main.command("list", context_settings=PASSED_ON)
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
 def list_cases(pytest_args: tuple[str, ...]) -> None:

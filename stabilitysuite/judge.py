@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from stabilitysuite.case import Case
 from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.scaling import points_of
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.plan import TWIN
 from stabilitysuite.trace import TROUBLE, Trace
@@ -40,7 +41,12 @@ def judge(case: Case, traces: Sequence[Trace]) -> tuple[Finding, ...]:
             raise MeasurementError(f"no trace{_of(arm)}: there is nothing to judge")
         if not twins and any(claim.needs_twin() for claim in case.claims):
             raise MeasurementError(f"no trace of the twin{_of(arm)}: a stall cannot be told from slowness")
-        findings += [claim.judge(arm, own, twins, case.arm(arm).steps) for claim in case.claims]
+        alone = [claim for claim in case.claims if not claim.along()]
+        findings += [claim.judge(arm, own, twins, case.arm(arm).steps) for claim in alone]
+    by_arm = [[trace for trace in traces if trace.arm == arm] for arm in case.arms()]
+    for claim in case.claims:
+        if field := claim.along():
+            findings.append(claim.judge_along(points_of(case.sweep or {}, field), by_arm))
     return tuple(findings)
 
 

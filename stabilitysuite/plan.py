@@ -40,13 +40,14 @@ def gate_seeds(case: Case, count: int, *, purpose: str = "gate") -> tuple[int, .
     Args:
         case: Whose digest.
         count: How many.
-        purpose: ``gate``; other purposes draw from disjoint sequences.
+        purpose: ``gate``; other purposes draw other seeds, and ``calibration`` from a range that no other has.
     """
     digest = case.digest()
+    above = 2**31 if purpose == "calibration" else 0
 
     def seed(index: int) -> int:
         text = f"{digest}/{purpose}/{index}"
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+        return above + (int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1)
 
     return tuple(seed(index) for index in range(count))
 

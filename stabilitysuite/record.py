@@ -55,6 +55,10 @@ class Record:
     """The file that declares the case, relative to pytest's rootdir, with ``/``; ``""`` where it is not known."""
     line: int = 0
     """Its line in that file, from 1; 0 where it is not known."""
+    admission: str = ""
+    """What calibration knows of the case, or why it does not gate; empty where no records of it are kept."""
+    gates: bool = True
+    """Whether a violated claim fails the session: not where calibration records are kept and none admits the case."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -86,6 +90,8 @@ class Record:
             "cpu_seconds": self.cpu_seconds,
             "file": self.file,
             "line": self.line,
+            "admission": self.admission,
+            "gates": self.gates,
         }
 
     @classmethod

@@ -136,6 +136,22 @@ class Transformer(Spec):
         self._require(self.width % self.heads == 0, f"width {self.width} is not a multiple of heads {self.heads}")
         self._require(self.residual_scale > 0, "residual_scale must be positive")
 
+    @classmethod
+    def deepnorm(cls, *, layers: int, width: int, **fields: Any) -> Transformer:
+        """DeepNorm for an encoder or decoder alone: alpha = (2 N)^(1/4), beta = (8 N)^(-1/4).
+
+        Beta is the Xavier gain of value, output and feed-forward matrices; query and key keep gain 1
+        (Wang et al., 2022, arXiv 2203.00555, figure 2).
+
+        Args:
+            layers: N; the two factors are computed from it once, so derive another depth by this function.
+            width: Width.
+            fields: Other fields of the Transformer.
+        """
+        beta = (8 * layers) ** -0.25
+        init = Xavier(value=beta, output=beta, ffn_in=beta, ffn_out=beta)
+        return cls(layers=layers, width=width, norm="post", residual_scale=(2 * layers) ** 0.25, init=init, **fields)
+
     def sublayers(self) -> tuple[str, ...]:
         """Names of the residual branches, in the order in which they are applied."""
         kinds = ("attention", "ffn") if self.attention else ("ffn",)
@@ -315,6 +331,10 @@ def _check_zoo(training: Training) -> None:
 
 
 def _check_own(training: Training) -> None:
+    if hasattr(training.model, "parameters") and not isinstance(training.model, type):
+        raise DeclarationError(
+            "model is a module already: give a callable that builds a fresh one for each seed, () -> nn.Module"
+        )
     _check_signature("model", training.model, 0, "() -> nn.Module")
     if training.task is not None:
         if isinstance(training.task, Gaussian):

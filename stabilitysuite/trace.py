@@ -194,7 +194,7 @@ class Trace:
     warnings: tuple[str, ...] = ()
     """Warnings raised while it ran, each once."""
     engine: str = "sequential"
-    """How it was computed: ``sequential``, or ``N seeds in one pass``."""
+    """How it was computed: ``N seeds in one pass``, or ``sequential`` with the reason where a pass could be shared."""
     seconds: float = 0.0
     """CPU seconds of this run (its share, where several seeds ran in one pass)."""
 

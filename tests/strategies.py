@@ -250,6 +250,7 @@ findings = st.builds(
     remedy=st.sampled_from(["", "more seeds", "more steps"]),
     false_holds=st.none() | st.floats(0, 1),
     published=st.none() | positive,
+    wrong=st.lists(st.integers(0, 2**31), max_size=3).map(tuple),
 )
 records = st.builds(
     Record,
@@ -266,4 +267,6 @@ records = st.builds(
     started=st.just("2026-01-01T00:00:00+00:00"),
     seconds=st.floats(0, 1e6),
     cpu_seconds=st.floats(0, 1e6),
+    admission=texts,
+    gates=st.booleans(),
 )

@@ -78,12 +78,12 @@ class Bound(Claim):
         if log:
             centre = _exp(centre)
             interval = None if interval is None else (_exp(interval[0]), _exp(interval[1]))
-        place = self._place(read, traces)
+        place, remark = self._place(read, traces)
         return Finding(
             arm=arm,
             claim=self.words(),
             verdict=verdict,
-            number=f"{self.measure.words()} = {short(centre)}{place}{_range(interval)}",
+            number=f"{self.measure.words()} = {short(centre)}{place}{_range(interval, remark)}",
             value=centre,
             interval=interval,
             threshold=self._wanted(),
@@ -94,7 +94,13 @@ class Bound(Claim):
             reason=reason,
             remedy=remedy,
             published=self.published,
+            wrong=tuple(one.seed for one, value in zip(traces, values, strict=True) if not self._inside(value)),
         )
+
+    def _inside(self, value: float) -> bool:
+        """Whether one seed's own number lies within the bounds; what is not finite does not."""
+        low, high = self._bounds(log=False)
+        return math.isfinite(value) and low <= value <= high
 
     def _bounds(self, log: bool) -> tuple[float, float]:
         """Both bounds on the scale on which it is judged; infinite where there is none."""
@@ -119,11 +125,12 @@ class Bound(Claim):
             reason = "one seed has no spread: nothing can be decided from it"
             return centre, None, "undecided", reason, "more seeds"
         low, high = self._bounds(log)
+        same = "; the same in every seed: exact, or the seeds change nothing" if interval[0] == interval[1] else ""
         reason = "the 99 % interval over the seeds "
         if low <= interval[0] and interval[1] <= high:
-            return centre, interval, "holds", reason + "lies inside", ""
+            return centre, interval, "holds", reason + "lies inside" + same, ""
         if interval[1] < low or interval[0] > high:
-            return centre, interval, "violated", reason + "lies outside", ""
+            return centre, interval, "violated", reason + "lies outside" + same, ""
         return centre, interval, "undecided", reason + "reaches across the bound", "more seeds"
 
     def _margin(self, interval: tuple[float, float] | None, centre: float, log: bool) -> float | None:
@@ -137,16 +144,26 @@ class Bound(Claim):
         gap = inside if outside >= 0 else outside
         return _exp(gap) if log else gap
 
-    def _place(self, read: Sequence[Measured], traces: Sequence[Trace]) -> str:
-        """Where the largest or smallest was found, and the first layer outside: what is behind it inherits it."""
-        decisive = self._decisive(read)
-        if not decisive.label or self.measure.where not in ("max", "min"):
-            return ""
+    def first_outside(self, along: Sequence[float]) -> int | None:
+        """Position of the first value that breaks the bound which ``max`` or ``min`` is held against.
+
+        Args:
+            along: The quantity at every place along its axis, in order.
+        """
         above = math.inf if self.measure.where == "min" or self.high is None else self.high
         below = -math.inf if self.measure.where == "max" or self.low is None else self.low
+        return next((index for index, value in enumerate(along) if value > above or value < below), None)
+
+    def _place(self, read: Sequence[Measured], traces: Sequence[Trace]) -> tuple[str, str]:
+        """Where it was found, and a remark: the first layer outside leads, as what is behind it inherits it."""
+        decisive = self._decisive(read)
+        if not decisive.label or self.measure.where not in ("max", "min"):
+            return "", ""
         along = self.measure.profile(traces[read.index(decisive)], decisive.step)
-        first = next((one.label for one in along if one.value > above or one.value < below), decisive.label)
-        return f" at {decisive.label}" + (f", first outside at {first}" if first != decisive.label else "")
+        first = self.first_outside([one.value for one in along])
+        if first is None or along[first].label == decisive.label:
+            return f" at {decisive.label}", ""
+        return f", first outside at {along[first].label}", f"the {self.measure.where} is at {decisive.label}"
 
     def _decisive(self, read: Sequence[Measured]) -> Measured:
         """The seed that lies farthest towards the bound that is nearest, whose label is worth naming."""
@@ -166,5 +183,7 @@ def _exp(value: float) -> float:
         return math.inf
 
 
-def _range(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" (99 % interval {short(interval[0])} to {short(interval[1])})"
+def _range(interval: tuple[float, float] | None, remark: str = "") -> str:
+    told = [] if interval is None else [f"99 % interval {short(interval[0])} to {short(interval[1])}"]
+    told += [remark] if remark else []
+    return f" ({'; '.join(told)})" if told else ""

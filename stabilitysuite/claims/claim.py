@@ -26,8 +26,16 @@ class Claim(Spec):
         """The claim as a person would say it."""
         raise NotImplementedError
 
+    def along(self) -> str:
+        """The field of the sweep over whose arms it is judged together; empty where each arm is judged alone."""
+        return ""
+
     def needs_twin(self) -> bool:
         """Whether it is judged beside the control as a twin that must train."""
+        return False
+
+    def expects_failure(self) -> bool:
+        """Whether it claims that training goes wrong: a lower learning rate is then what brings its edge near."""
         return False
 
     def quantities(self) -> frozenset[str]:
@@ -53,5 +61,14 @@ class Claim(Spec):
             traces: Its traces, one a seed.
             twins: Traces of the twin, where the claim needs one.
             steps: The declared number of steps.
+        """
+        raise NotImplementedError
+
+    def judge_along(self, points: Sequence[float], arms: Sequence[Sequence[Trace]]) -> Finding:
+        """Judge all arms of a sweep together, where ``along()`` names its field.
+
+        Args:
+            points: Values of the swept field.
+            arms: For each value its traces, the same seeds in the same order.
         """
         raise NotImplementedError

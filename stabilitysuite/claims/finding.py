@@ -61,6 +61,8 @@ class Finding:
     """The figure the source states, where it differs from what is true."""
     decided_by: tuple[int, ...] = ()
     """Seeds that alone decide it again, the same way; empty where all of them are needed."""
+    wrong: tuple[int, ...] = ()
+    """Seeds that speak against it by themselves: on the wrong side, or beside a twin that did not train."""
 
     def distance(self) -> float:
         """The margin on one scale for both units: negative on the wrong side, -inf where there is none."""
@@ -103,6 +105,7 @@ class Finding:
             "false_holds": self.false_holds,
             "published": encode_number(self.published),
             "decided_by": list(self.decided_by),
+            "wrong": list(self.wrong),
         }
 
     @classmethod
@@ -120,6 +123,7 @@ class Finding:
         fields["values"] = tuple(decode_number(value) for value in fields["values"])
         fields["seeds"] = tuple(fields["seeds"])
         fields["decided_by"] = tuple(fields["decided_by"])
+        fields["wrong"] = tuple(fields.get("wrong", ()))
         if fields["interval"] is not None:
             fields["interval"] = tuple(decode_number(end) for end in fields["interval"])
         return cls(**fields)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from stabilitysuite.claims.bound import Bound
 from stabilitysuite.claims.reading import Reading
+from stabilitysuite.claims.scaling import Scaling
 from stabilitysuite.errors import DeclarationError
 
 __all__ = [
@@ -69,6 +70,17 @@ class Measure(Reading):
     def at_most(self, high: float, *, published: float | None = None) -> Bound:
         """The number is at most ``high``; ``published`` is the source's figure, where it is another one."""
         return Bound(measure=self, high=high, published=published)
+
+    def scales_with(self, field: str, *, exponent: float, within: float, published: float | None = None) -> Scaling:
+        """Along the case's sweep of ``field`` the number grows as ``field`` to the power ``exponent``.
+
+        Args:
+            field: The swept field.
+            exponent: What is expected.
+            within: Allowed deviation of the exponent, a plain difference.
+            published: The source's exponent, where it is another one.
+        """
+        return Scaling(measure=self, field=field, exponent=exponent, within=within, published=published)
 
     def at_least(self, low: float, *, published: float | None = None) -> Bound:
         """The number is at least ``low``; ``published`` is the source's figure, where it is another one."""

@@ -15,15 +15,16 @@ from stabilitysuite.spec import Markov, Training
 from stabilitysuite.stats.interval import binomial_tail
 from stabilitysuite.trace import Trace
 
-__all__ = ["DECLARED_SIDE", "Ends", "converges", "diverges", "fails_to_train", "stalls"]
+__all__ = ["DECLARED_SIDE", "Ends", "collapses", "converges", "diverges", "fails_to_train", "stalls"]
 
-Side = Literal["converges", "stalls", "diverges", "fails_to_train"]
+Side = Literal["converges", "stalls", "diverges", "collapses", "fails_to_train"]
 
 FAILURES = ("stalled", "collapsed", "diverged", "nonfinite")
 DECLARED_SIDE: dict[Side, tuple[str, ...]] = {
     "converges": ("converged",),
     "stalls": ("stalled",),
     "diverges": ("diverged", "nonfinite"),
+    "collapses": ("collapsed",),
     "fails_to_train": FAILURES,
 }
 """Outcomes on the declared side of each claim."""
@@ -35,7 +36,7 @@ LEVEL = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Ends(Claim):
-    """How the runs end; built by ``converges()``, ``stalls()``, ``diverges()`` and ``fails_to_train()``.
+    """How the runs end; built by the functions below, such as ``converges()``.
 
     Every seed on the declared side: holds. Wrong sides are counted: violated when so many would come up with
     probability below 1 % in a case of which 5 % of the seeds end on the wrong side (two of three), else
@@ -63,6 +64,10 @@ class Ends(Claim):
         """A stall is told from slowness by a twin that trains."""
         return self.side == "stalls"
 
+    def expects_failure(self) -> bool:
+        """All but ``converges``."""
+        return self.side != "converges"
+
     def quantities(self) -> frozenset[str]:
         """Outcomes come from the losses."""
         return frozenset({"training_loss", "evaluated_loss"})
@@ -89,11 +94,13 @@ class Ends(Claim):
         ends = [self._end(trace, trace.outcome.name) for trace in traces]
         early = [self._end(trace, trace.outcome_at(steps).name) for trace in traces]
         wrong = [name not in right or first not in right for name, first in zip(ends, early, strict=True)]
-        late_twins = [
-            twin.outcome_at(steps).name for twin in twins if self._end(twin, twin.outcome_at(steps).name) != "converged"
-        ]
+        late = {
+            twin.seed: twin.outcome_at(steps).name
+            for twin in twins
+            if self._end(twin, twin.outcome_at(steps).name) != "converged"
+        }
         values = tuple(_final(trace) for trace in traces)
-        verdict, reason, remedy = self._decide(wrong, ends, early, late_twins, len(twins))
+        verdict, reason, remedy = self._decide(wrong, ends, early, [*late.values()], len(twins))
         position = self._worst(values)
         margin = self._margin(values, traces)
         if any(wrong) and margin is not None and margin >= 0:
@@ -115,6 +122,7 @@ class Ends(Claim):
             remedy=remedy,
             false_holds=0.5**count if verdict == "holds" else None,
             decided_by=_decisive(traces, wrong) if verdict == "violated" else (),
+            wrong=tuple(one.seed for one, failed in zip(traces, wrong, strict=True) if failed or one.seed in late),
         )
 
     def _end(self, trace: Trace, name: str) -> str:
@@ -165,6 +173,7 @@ class Ends(Claim):
         return {
             "converges": f"progress at least {short(enough)} in every seed",
             "stalls": "progress within 0.1 of 0 in every seed, at the declared step and at twice it",
+            "collapses": "progress of at least 0.3 once, and at most 0.1 at the end, in every seed",
             "diverges": "a loss far above its start, or non-finite, in every seed",
             "fails_to_train": "stalled, collapsed, diverged or non-finite in every seed",
         }[self.side]
@@ -224,6 +233,11 @@ def stalls() -> Ends:
 def diverges() -> Ends:
     """Every seed ends far above where it started, or with a non-finite number."""
     return Ends(side="diverges")
+
+
+def collapses() -> Ends:
+    """Every seed learns first and then falls back to the plateau."""
+    return Ends(side="collapses")
 
 
 def fails_to_train() -> Ends:

@@ -158,11 +158,12 @@ class Reading(Spec):
 
 
 _HINTS = {
-    "branch_ratio": "Name the model's blocks with layers='blocks.*' so that their inputs and outputs are known.",
-    "residual_std": "Name the model's blocks with layers='blocks.*'.",
-    "residual_gradient": "Name the model's blocks with layers='blocks.*'.",
-    "token_cosine": "Name the model's blocks with layers='blocks.*'; their output must be [batch, tokens, width].",
-    "layer_gradient_norm": "Name the model's blocks with layers='blocks.*'.",
+    "branch_ratio": "It needs blocks whose output has the shape of their input; name them with layers='blocks.*'.",
+    "residual_std": "It needs blocks that return a floating-point tensor; name them with layers='blocks.*'.",
+    "residual_gradient": "It needs blocks whose output takes part in the backward pass, which reentrant checkpointing "
+    "hides; name them with layers='blocks.*'.",
+    "token_cosine": "It needs blocks whose output is [batch, tokens, width]; name them with layers='blocks.*'.",
+    "layer_gradient_norm": "It needs blocks with parameters; name them with layers='blocks.*'.",
 }
 
 

@@ -14,6 +14,7 @@ import torch
 
 from stabilitysuite.case import Case
 from stabilitysuite.declaration import callable_name
+from stabilitysuite.lab.device import require_cublas_workspace
 
 __all__ = ["fingerprint", "sources"]
 
@@ -43,6 +44,7 @@ def fingerprint(device: str, threads: int) -> dict[str, Value]:
         "blas_coretype": os.environ.get("OPENBLAS_CORETYPE"),
     }
     if device != "cpu" and torch.cuda.is_available():
+        require_cublas_workspace()  # asking for the card's name starts CUDA
         index = torch.device(device).index or 0
         found |= {
             "gpu": torch.cuda.get_device_name(index),

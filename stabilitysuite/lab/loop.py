@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -10,11 +9,11 @@ from torch import Tensor
 
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.lab.ending import ending, own_ending
-from stabilitysuite.lab.nonfinite import first_bad_gradient, first_bad_output
-from stabilitysuite.lab.optim import clip_per_seed, make_optimizer, rate
-from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms
+from stabilitysuite.lab.optim import clip_per_seed, make_optimizer, make_scheduler, rate
+from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms, total_norm
 from stabilitysuite.lab.probes.recorder import Recorder
 from stabilitysuite.lab.subject import OwnSubject, Subject, scalar
+from stabilitysuite.lab.watch import Watch
 from stabilitysuite.quantity import QUANTITIES
 from stabilitysuite.spec import Run
 from stabilitysuite.trace import Outcome, Reference, Series, Trace
@@ -23,8 +22,6 @@ __all__ = ["Loop", "OutOfTime"]
 
 EVALUATIONS = 10
 """How often the exact loss is taken on the way to the declared step; evenly, and at the start."""
-HOPELESS_FACTOR = 10.0
-HOPELESS_STEPS = 20
 
 
 class OutOfTime(Exception):  # noqa: N818 -- a signal, not an error
@@ -38,7 +35,8 @@ class Loop:
         subject: What is trained.
         run: How; its seed is that of the first of the pass.
         device: Where.
-        report: Called after each step with the step and the mean loss.
+        report: Called after each step with the step and the mean loss; on a device that the host would have to
+            wait for, at each look.
     """
 
     def __init__(self, subject: Subject, run: Run, device: torch.device, report: Callable[[int, float], None]) -> None:
@@ -50,11 +48,8 @@ class Loop:
         self.step = 0
         self.notes: list[str] = []
         self.recorder = Recorder(subject, run, device)
-        count = len(subject.seeds)
-        self._losses: list[list[float]] = []  # [step][S]
-        self._evaluated: list[list[tuple[int, float]]] = [[] for _ in range(count)]
-        self._broken: list[Outcome | None] = [None] * count
-        self._above = [0] * count
+        self.watch = Watch(subject, self.recorder, device)
+        self._exact: list[tuple[int, Tensor]] = []  # step and losses [S], on the device until the end
         declared = run.judge_at[0]
         spaced = {round(declared * turn / EVALUATIONS) for turn in range(EVALUATIONS + 1)}
         later = {step + declared * times for step in spaced for times in range(len(run.judge_at))}
@@ -82,17 +77,16 @@ class Loop:
         batch = self.subject.next_batch()
         with torch.set_grad_enabled(backward):
             losses_S = self._forward(batch)
-        values = losses_S.detach().tolist()
-        self._check_losses(values, batch)
+        self.watch.saw_losses(0, losses_S, batch)
         if backward:
             self._backward(losses_S)
             self._after_backward()
         self.recorder.end()
-        self._note_losses(values)
+        self.watch.look()
 
     def _train(self) -> None:
         optimizer = make_optimizer(self.training, self.subject.module)
-        scheduler = self.training.scheduler(optimizer) if self.training.scheduler is not None else None
+        scheduler = make_scheduler(self.training, optimizer)
         base = [group["lr"] for group in optimizer.param_groups]
         for step in range(self.training.steps):
             self.step = step
@@ -103,8 +97,7 @@ class Loop:
             self.recorder.begin(step)
             batch = self.subject.next_batch()
             losses_S = self._forward(batch)
-            values = losses_S.detach().tolist()
-            self._check_losses(values, batch)
+            self.watch.saw_losses(step, losses_S, batch)
             self._backward(losses_S)
             self._after_backward()
             self.recorder.before_update()
@@ -114,7 +107,7 @@ class Loop:
             optimizer.zero_grad()
             if scheduler is not None:
                 scheduler.step()
-            if self._after_update(values):
+            if self._after_update():
                 return
 
     def _train_by_user(self) -> None:
@@ -123,7 +116,7 @@ class Loop:
         assert user_step is not None
         assert isinstance(self.subject, OwnSubject)
         optimizer = make_optimizer(self.training, self.subject.module)
-        scheduler = self.training.scheduler(optimizer) if self.training.scheduler is not None else None
+        scheduler = make_scheduler(self.training, optimizer)
         base = [group["lr"] for group in optimizer.param_groups]
         updates = [0]
 
@@ -150,9 +143,8 @@ class Loop:
                     self.notes.append("step= never called optimizer.step() on the first batch")
                 if scheduler is not None:
                     scheduler.step()
-                values = [float(loss.detach())]
-                self._check_losses(values, batch)
-                if self._after_update(values):
+                self.watch.saw_losses(step, loss.reshape(1).double(), batch)
+                if self._after_update():
                     return
         finally:
             for handle in handles:
@@ -172,93 +164,81 @@ class Loop:
 
     def _after_backward(self) -> None:
         """Norms, non-finite gradients, clipping."""
-        named = self.subject.named_parameters
         norms_SP = self.recorder.gradients()
-        gradients = [value.grad for _, value in named if value.grad is not None and not value.grad.is_sparse]
-        if norms_SP is None and gradients and self._needs_norms(gradients):
-            all_gradients = [value.grad for _, value in named]
-            norms_SP = parameter_norms(all_gradients, self.subject.batched, len(self.subject.seeds))
-        if norms_SP is None:
+        totals_S = joint_norm(norms_SP) if norms_SP is not None else self._totals()
+        if totals_S is None:
             return
-        totals_S = joint_norm(norms_SP)
-        for position, total in enumerate(totals_S.tolist()):
-            if not math.isfinite(total) and self._broken[position] is None:
-                self._broken[position] = first_bad_gradient(self.subject, position, self.step)
+        self.watch.saw_norms(self.step, totals_S)
         if self.training.clip is not None:
-            parameters = [value for _, value in named]
+            parameters = [value for _, value in self.subject.named_parameters]
             clip_per_seed(parameters, totals_S, self.training.clip, self.subject.batched)
 
-    def _needs_norms(self, gradients: Sequence[Tensor]) -> bool:
-        """Off the record steps exact norms are taken only to clip, or where a cheap joint norm is not finite."""
-        if self.training.clip is not None:
-            return True
-        joint = torch.stack(torch._foreach_norm(list(gradients))).sum()
-        return not bool(torch.isfinite(joint))
+    def _totals(self) -> Tensor | None:
+        """Total norms [S] off the record steps.
+
+        On the CPU exact norms are taken only to clip, or where a cheap joint norm is not finite. Where looking at
+        that one would wait for the device, the total is taken at once.
+        """
+        gradients = [value.grad for _, value in self.subject.named_parameters]
+        dense = [gradient for gradient in gradients if gradient is not None and not gradient.is_sparse]
+        if not dense:
+            return None
+        if self.training.clip is None and self.watch.every > 1:
+            return total_norm(dense, self.subject.batched)
+        if self.training.clip is None and bool(torch.isfinite(torch.stack(torch._foreach_norm(dense)).sum())):
+            return None
+        return joint_norm(parameter_norms(gradients, self.subject.batched, len(self.subject.seeds)))
 
     # ------------------------------------------------------------------------------------------------- watching
 
-    def _check_losses(self, values: Sequence[float], batch: object) -> None:
-        for position, loss in enumerate(values):
-            if not math.isfinite(loss) and self._broken[position] is None:
-                self.recorder.end()
-                self._broken[position] = first_bad_output(self.subject, position, self.step, batch, loss)
-                self.recorder.begin(self.step)
-
-    def _note_losses(self, values: list[float]) -> None:
-        self._losses.append(values)
-        for position, loss in enumerate(values):
-            start = self._losses[0][position]
-            hopeless = loss > start + HOPELESS_FACTOR * abs(start)
-            self._above[position] = self._above[position] + 1 if hopeless else 0
-
-    def _after_update(self, values: list[float]) -> bool:
-        """Keep the losses, evaluate where due; returns whether nothing is left to watch."""
-        self._note_losses(values)
+    def _after_update(self) -> bool:
+        """Look where it is time to, evaluate where due; returns whether nothing is left to watch."""
         done = self.step + 1
-        over = [
-            broken is not None or above >= HOPELESS_STEPS
-            for broken, above in zip(self._broken, self._above, strict=True)
-        ]
-        if all(over):
+        look = done % self.watch.every == 0 or done == self.training.steps
+        loss = self.watch.look() if look else 0.0
+        over = look and self.watch.over
+        if over or done in self._evaluate_at:
             self._evaluate(done)
+        if over:
             return True
-        if done in self._evaluate_at:
-            self._evaluate(done)
         self.step = done
-        self.report(done, math.fsum(values) / len(values))
+        if look:
+            self.report(done, loss)
         return False
 
     def _evaluate(self, step: int) -> None:
         with torch.no_grad():
             losses_S = self.subject.exact_losses()
-        if losses_S is None:
-            return
-        for position, loss in enumerate(losses_S.tolist()):
-            self._evaluated[position].append((step, loss))
+        if losses_S is not None:
+            self._exact.append((step, losses_S))
 
     # -------------------------------------------------------------------------------------------------- the end
 
     def traces(self, trouble: Outcome | None = None) -> list[Trace]:
         """What each seed left; ``trouble`` is the outcome of a run that was cut short."""
-        if isinstance(self.subject, OwnSubject):
-            self.notes += [note for note in self.subject.notes if note not in self.notes]
+        self.notes += [note for note in self.subject.remarks() if note not in self.notes]
+        self.watch.look()  # what a run that was cut short has not looked at yet
         recorded = self.recorder.series()
+        evaluated = [(step, losses_S.tolist()) for step, losses_S in self._exact]
         found: list[Trace] = []
         for position, seed in enumerate(self.subject.seeds):
-            outcomes, reference = self._outcomes(position)
+            exact = [(step, values[position]) for step, values in evaluated]
+            outcomes, reference = self._outcomes(position, exact)
             found.append(
                 Trace(
                     arm=self.run.arm,
                     seed=seed,
                     outcomes=(trouble,) if trouble is not None else outcomes,
-                    series=self._loss_series(position) | recorded[position],
+                    series=self._loss_series(position, exact) | recorded[position],
                     reference=reference,
                 )
             )
         return found
 
-    def _outcomes(self, position: int) -> tuple[tuple[Outcome, ...], Reference | None]:
-        broken = self._broken[position]
+    def _outcomes(
+        self, position: int, exact: Sequence[tuple[int, float]]
+    ) -> tuple[tuple[Outcome, ...], Reference | None]:
+        broken, taken = self.watch.broken[position], self.watch.losses
         reference = self.subject.reference
         found: list[Outcome] = []
         for step in self.run.judge_at:
@@ -266,28 +246,28 @@ class Loop:
                 return (*found, broken), reference
             if step == 0:
                 return (Outcome(name="initialised", step=0),), reference
-            if not self._losses:
+            if not taken:
                 return (*found, Outcome(name="learning", step=0, detail="no step was finished")), reference
             if reference is not None and self.subject.reference is not None:
-                known = [(at, loss) for at, loss in self._evaluated[position] if at <= step]
-                found.append(_at(ending(known, self.subject.reference), step, len(self._losses)))
+                known = [(at, loss) for at, loss in exact if at <= step]
+                found.append(_at(ending(known, self.subject.reference), step, len(taken)))
             else:
-                losses = [values[position] for values in self._losses[:step]]
+                losses = [values[position] for values in taken[:step]]
                 outcome, reference = own_ending(losses, self.training.target)
-                found.append(_at(outcome, step, len(self._losses)))
+                found.append(_at(outcome, step, len(taken)))
         return tuple(found), reference
 
-    def _loss_series(self, position: int) -> dict[str, Series]:
-        losses = tuple((values[position],) for values in self._losses)
+    def _loss_series(self, position: int, exact: Sequence[tuple[int, float]]) -> dict[str, Series]:
+        losses = tuple((values[position],) for values in self.watch.losses)
         found = {}
         if losses:
             found["training_loss"] = Series(
                 quantity="training_loss", steps=tuple(range(len(losses))), labels=("",), values=losses
             )
-        if self._evaluated[position]:
-            steps, exact = zip(*self._evaluated[position], strict=True)
+        if exact:
+            steps, known = zip(*exact, strict=True)
             found["evaluated_loss"] = Series(
-                quantity="evaluated_loss", steps=steps, labels=("",), values=tuple((loss,) for loss in exact)
+                quantity="evaluated_loss", steps=steps, labels=("",), values=tuple((loss,) for loss in known)
             )
         return found
 

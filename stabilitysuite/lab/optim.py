@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.spec import SGD, AdamW, Training, callable_name
 
-__all__ = ["clip_per_seed", "make_optimizer", "rate"]
+__all__ = ["clip_per_seed", "make_optimizer", "make_scheduler", "rate"]
 
 
 def make_optimizer(training: Training, module: nn.Module) -> torch.optim.Optimizer:
@@ -27,9 +28,19 @@ def make_optimizer(training: Training, module: nn.Module) -> torch.optim.Optimiz
                 f"optimizer {callable_name(declared)} must return a torch.optim.Optimizer, "
                 f"it returned {type(made).__name__}"
             )
+        trained = {id(parameter) for group in made.param_groups for parameter in group["params"]}
+        if not any(id(parameter) in trained for parameter in module.parameters()):
+            raise MeasurementError(
+                f"optimizer {callable_name(declared)} holds no parameter of the model it was given: "
+                "build it from that model's parameters()"
+            )
         return made
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    fused = all(parameter.dtype in (torch.float32, torch.float64) for parameter in parameters)
+    sparse = any(getattr(part, "sparse", False) for part in module.modules())  # of which fused optimizers know nothing
+    fused = not sparse and all(
+        parameter.dtype in (torch.float32, torch.float64) and parameter.device.type in ("cpu", "cuda")
+        for parameter in parameters
+    )
     if isinstance(declared, SGD):
         return torch.optim.SGD(parameters, lr=declared.lr, momentum=declared.momentum, fused=fused)
     if isinstance(declared, AdamW):
@@ -42,6 +53,23 @@ def make_optimizer(training: Training, module: nn.Module) -> torch.optim.Optimiz
             fused=fused,
         )
     return torch.optim.Adam(parameters, lr=declared.lr, betas=declared.betas, eps=declared.eps, fused=fused)
+
+
+def make_scheduler(training: Training, optimizer: torch.optim.Optimizer) -> Any:
+    """The user's scheduler, where there is one.
+
+    Raises:
+        MeasurementError: The factory returned something that cannot be stepped.
+    """
+    if training.scheduler is None:
+        return None
+    made = training.scheduler(optimizer)
+    if not callable(getattr(made, "step", None)):
+        raise MeasurementError(
+            f"scheduler {callable_name(training.scheduler)} must return a torch scheduler with step(), "
+            f"it returned {type(made).__name__}"
+        )
+    return made
 
 
 def rate(training: Training, step: int, steps: int) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _functorch
 
 from stabilitysuite.errors import MeasurementError, nearest
 from stabilitysuite.lab.randomness import seeded
@@ -74,6 +76,10 @@ class Subject:
     def exact_losses(self) -> Tensor | None:
         """Exact loss of each seed on the evaluation set [S]; ``None`` where none is known."""
         return None
+
+    def remarks(self) -> list[str]:
+        """What a person should know of the data."""
+        return []
 
 
 class ZooSubject(Subject):
@@ -175,8 +181,12 @@ class OwnSubject(Subject):
         loss = self.training.loss(self.module, batch)  # type: ignore[misc]
         return scalar(loss, self.training.loss).reshape(1)
 
+    def remarks(self) -> list[str]:
+        """What was noticed about the user's data."""
+        return self.notes
+
     def _logits(self, inputs_SBT: Tensor) -> Tensor:
-        out = first_tensor(self.module(inputs_SBT[0]))
+        out = _first(self.module(inputs_SBT[0]))
         task = self.training.task
         assert isinstance(task, Markov)
         wanted = (*inputs_SBT.shape[1:], task.vocab)
@@ -211,7 +221,13 @@ def scalar(loss: Any, made_by: Any) -> Tensor:
         raise MeasurementError(f"loss {name} must return a scalar tensor, it returned {type(loss).__name__}")
     if loss.numel() != 1:
         raise MeasurementError(f"loss {name} must return a scalar, it returned shape {tuple(loss.shape)}: take a mean")
+    if loss.is_complex():
+        raise MeasurementError(f"loss {name} must return a real number, it returned a complex one: take its abs()")
     return loss
+
+
+_BUILT: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+"""Modules that factories returned: one that comes twice carries what it learned from one seed to the next."""
 
 
 def _made(training: Training, seed: int) -> nn.Module:
@@ -223,6 +239,12 @@ def _made(training: Training, seed: int) -> nn.Module:
         raise MeasurementError(f"model {name} must return an nn.Module, it returned {type(module).__name__}")
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise MeasurementError(f"model {name} has no trainable parameter: there is nothing to train")
+    if module in _BUILT:
+        raise MeasurementError(
+            f"model {name} returned a module that it had returned before: build a fresh one at each call, or the "
+            "second seed starts where the first one ended"
+        )
+    _BUILT.add(module)
     return module
 
 
@@ -250,17 +272,30 @@ def _layers(module: nn.Module, pattern: str | None) -> list[tuple[str, nn.Module
     return best
 
 
-def first_tensor(value: Any) -> Tensor | None:
-    """The first floating-point tensor in a module's output, which may be a tuple or a mapping."""
+def _first(value: Any) -> Tensor | None:
     if isinstance(value, Tensor):
         return value
     items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
-    return next((found for item in items if (found := first_tensor(item)) is not None), None)
+    return next((found for item in items if (found := _first(item)) is not None), None)
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The first tensor in what a hook sees of a module, which may be a tuple or a mapping.
+
+    Where ``torch.func`` maps a module over seeds a hook sees one seed's view, which is dead after the pass; what it
+    stands for is the tensor of all seeds [S, ...].
+    """
+    found = _first(value)
+    if found is None or not _functorch.is_batchedtensor(found):
+        return found
+    whole = _functorch.get_unwrapped(found)
+    dimension = _functorch.maybe_get_bdim(found)
+    return whole if dimension == 0 else whole.movedim(dimension, 0)
 
 
 def _moved(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, Tensor):
-        return batch.to(device)
+        return batch.to(device, non_blocking=True)  # the host need not wait for what the device does before
     if isinstance(batch, dict):
         return {key: _moved(value, device) for key, value in batch.items()}
     if isinstance(batch, tuple | list):

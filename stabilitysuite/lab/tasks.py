@@ -104,7 +104,7 @@ class MarkovStream:
         if not self._drawn:  # many batches at once: drawing costs calls, not numbers
             shape = (BATCHES_AT_ONCE, self.task.batch)
             self._drawn = list(np.stack([self._sequences(source, shape) for source in self.sources], axis=1))
-        tokens = torch.from_numpy(self._drawn.pop(0)).to(self.device)
+        tokens = torch.from_numpy(self._drawn.pop(0)).to(self.device, non_blocking=True)
         return tokens[..., :-1], tokens[..., 1:]
 
     def loss(self, logits_SBTV: Tensor, targets_SBT: Tensor) -> Tensor:

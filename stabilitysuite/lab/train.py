@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from stabilitysuite.errors import MeasurementError
+from stabilitysuite.lab.device import deterministic, free_memory
+from stabilitysuite.lab.ensemble import EnsembleSubject, why_not, words
 from stabilitysuite.lab.loop import Loop, OutOfTime
 from stabilitysuite.lab.randomness import preserved, seeded
-from stabilitysuite.lab.subject import make_subject
-from stabilitysuite.spec import GAU, Run, Transformer
+from stabilitysuite.lab.subject import Subject, make_subject
+from stabilitysuite.spec import GAU, Run, Training, Transformer
 from stabilitysuite.trace import Outcome, Trace
 
-__all__ = ["Progress", "run", "usable_device"]
+__all__ = ["Progress", "conditions", "run", "usable_device"]
 
 SEEDS_IN_ONE_PASS = 16
 NUMBERS_IN_ONE_PASS = 40_000_000
@@ -85,9 +89,9 @@ def run(
     _load_optimizers()
     deadline = None if budget is None else time.monotonic() + budget
     traces: dict[int, Trace] = {}
-    with _prepared(target, threads):
+    with conditions(target, threads):
         for group in _passes(runs):
-            found = _one_pass([runs[index] for index in group], target, deadline, progress)
+            found = _trained([runs[index] for index in group], target, deadline, progress)
             traces |= dict(zip(group, found, strict=True))
     return [traces[index] for index in range(len(runs))]
 
@@ -100,39 +104,36 @@ def _load_optimizers() -> None:
 
 
 @contextlib.contextmanager
-def _prepared(device: torch.device, threads: int) -> Iterator[None]:
+def conditions(device: torch.device, threads: int) -> Iterator[None]:
     """The conditions of a run, and the caller's own afterwards."""
     had_threads, dtype, gradients = (
         torch.get_num_threads(),
         torch.get_default_dtype(),
         torch.is_grad_enabled(),
     )
-    strict = torch.are_deterministic_algorithms_enabled()
     flushed = bool(torch.tensor([1e-39]) * 1.0 == 0)
-    with preserved():
+    folder = Path.cwd()
+    with preserved(), deterministic(device):
         try:
             torch.set_num_threads(threads)
             torch.set_default_dtype(torch.float32)
             # a vanishing network runs several times slower on denormals; below 1.2e-38 everything reads zero
             torch.set_flush_denormal(True)
             torch.set_grad_enabled(True)
-            if device.type == "cuda":
-                torch.use_deterministic_algorithms(True)
             yield
         finally:
+            os.chdir(folder)  # a model of the user's may have gone elsewhere
             torch.set_num_threads(had_threads)
             torch.set_default_dtype(dtype)
             torch.set_flush_denormal(flushed)
             torch.set_grad_enabled(gradients)
-            torch.use_deterministic_algorithms(strict)
 
 
 def _passes(runs: Sequence[Run]) -> list[list[int]]:
     """Positions of the runs that are computed together."""
     groups: dict[Run | int, list[int]] = {}
     for index, one in enumerate(runs):
-        zoo = isinstance(one.training.model, Transformer | GAU)
-        groups.setdefault(dataclasses.replace(one, seed=0) if zoo else index, []).append(index)
+        groups.setdefault(_but_for_the_seed(one) or index + 1, []).append(index)
     passes: list[list[int]] = []
     for group in groups.values():
         width = _width(runs[group[0]])
@@ -140,14 +141,67 @@ def _passes(runs: Sequence[Run]) -> list[list[int]]:
     return passes
 
 
+def _but_for_the_seed(one: Run) -> Run | None:
+    """What runs of one training have in common; ``None`` where a callable of the user's cannot be a key."""
+    found = dataclasses.replace(one, seed=0)
+    try:
+        hash(found)
+    except TypeError:
+        return None
+    return found
+
+
 def _width(one: Run) -> int:
     """How many seeds fit into one pass."""
     model = one.training.model
     if not isinstance(model, Transformer | GAU):
-        return 1
+        return SEEDS_IN_ONE_PASS
     matrices = 12 if isinstance(model, Transformer) else 3 * model.expansion + 1
     numbers = max(model.layers, 1) * matrices * model.width**2
     return max(1, min(SEEDS_IN_ONE_PASS, NUMBERS_IN_ONE_PASS // numbers))
+
+
+def _trained(
+    runs: Sequence[Run],
+    device: torch.device,
+    deadline: float | None,
+    progress: Callable[[Progress], None] | None,
+) -> list[Trace]:
+    """The runs of one training: zoo models in one pass, those of the user's only where that is proved equal."""
+    if isinstance(runs[0].training.model, Transformer | GAU):
+        return _fitting(runs, device, deadline, progress)
+    if len(runs) == 1:
+        return _one_pass(runs, device, deadline, progress)
+    reason = why_not(runs, device)
+    if reason is None:
+        try:
+            found = _one_pass(runs, device, deadline, progress, EnsembleSubject)
+        except Exception as error:  # noqa: BLE001 -- one by one is always right, and raises what is really wrong
+            reason = words(error)
+        else:
+            if found[0].outcome.name != "out-of-memory":
+                return [dataclasses.replace(trace, engine=f"{trace.engine}, torch.func") for trace in found]
+            reason = "one pass ran out of memory"
+            free_memory()
+    alone = [_one_pass([one], device, deadline, progress)[0] for one in runs]
+    return [dataclasses.replace(trace, engine=f"sequential: {reason}") for trace in alone]
+
+
+def _fitting(
+    runs: Sequence[Run],
+    device: torch.device,
+    deadline: float | None,
+    progress: Callable[[Progress], None] | None,
+) -> list[Trace]:
+    """The runs of one pass, or of two with half the seeds each where memory does not suffice for one."""
+    found = _one_pass(runs, device, deadline, progress)
+    if len(runs) == 1 or found[0].outcome.name != "out-of-memory":
+        return found
+    free_memory()
+    half = (len(runs) + 1) // 2
+    note = f"{len(runs)} seeds in one pass ran out of memory ({found[0].outcome.detail}): repeated with {half}"
+    found = _one_pass(runs[:half], device, deadline, progress) + _one_pass(runs[half:], device, deadline, progress)
+    return [dataclasses.replace(trace, warnings=(*trace.warnings, note)) for trace in found]
 
 
 def _one_pass(
@@ -155,6 +209,7 @@ def _one_pass(
     device: torch.device,
     deadline: float | None,
     progress: Callable[[Progress], None] | None,
+    make: Callable[[Training, Sequence[int], torch.device], Subject] = make_subject,
 ) -> list[Trace]:
     """The runs of one pass; trouble of the machine becomes an outcome, a fault of the user's code an exception."""
     first = runs[0]
@@ -171,10 +226,12 @@ def _one_pass(
     trouble: Outcome | None = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # vmap says so of each kernel that it has to call seed by seed
+        warnings.filterwarnings("ignore", message="There is a performance drop")
         try:
             if deadline is not None and time.monotonic() > deadline:
                 raise OutOfTime
-            subject = make_subject(first.training, seeds, device)
+            subject = make(first.training, seeds, device)
             seeded(first.seed, "training")  # what the user's code draws while it trains: dropout, noise
             loop = Loop(subject, first, device, report)
             loop.train()

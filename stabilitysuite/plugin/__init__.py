@@ -38,7 +38,7 @@ class Setting(NamedTuple):
     @property
     def ini(self) -> str:
         """The name in a configuration file, and of the parsed option."""
-        return f"stability_{self.name}"
+        return f"stability_{self.name.replace('-', '_')}"
 
     @property
     def ini_type(self) -> Any:
@@ -57,6 +57,16 @@ SETTINGS = (
     Setting("out", str, "DIR", "Folder of the records, relative to rootdir (default: stability-results)"),
     Setting("undecided", str, "POLICY", "What an undecided case is: neutral (default) or fail"),
     Setting("controls", bool, "", "Run each case's control in its place: it passes when it is caught"),
+    Setting(
+        "calibration",
+        str,
+        "DIR",
+        "Folder of calibration records, relative to rootdir; a case without one then "
+        "does not gate (default: none, all cases gate)",
+    ),
+    Setting("calibrate", bool, "", "Calibrate each case in its place and write its record: it passes when admitted"),
+    Setting("calibration-seeds", int, "N", "Seeds of a calibration (default: 30, and 12 from 100 layers on)"),
+    Setting("calibration-factor", float, "X", "Change of the learning rate in a calibration (default: 1.4)"),
 )
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from stabilitysuite.case import Case
 from stabilitysuite.errors import StabilityError
+from stabilitysuite.plugin.calibrating import CalibrationItem
 from stabilitysuite.plugin.item import CaseItem
+from stabilitysuite.plugin.suite import SUITE
 
 __all__ = ["CaseModule", "Collection"]
 
@@ -129,7 +131,8 @@ class CaseModule(pytest.Module):
             raise self.CollectError(
                 f"two cases have the id {case_id}: one in {first}, one in {second}; rename a file or a case"
             )
-        item: CaseItem = CaseItem.from_parent(self, name=name, case=case, case_id=case_id)
+        kind = CalibrationItem if self.config.stash[SUITE].options.calibrate else CaseItem
+        item: CaseItem = kind.from_parent(self, name=name, case=case, case_id=case_id)
         return item
 
     def _check_bound(self) -> None:

@@ -16,11 +16,11 @@ from stabilitysuite.record import Record
 from stabilitysuite.report.explain import explanation
 from stabilitysuite.report.row import Row
 
-__all__ = ["UNDECIDED", "CaseItem", "ClaimFailed"]
+__all__ = ["NEUTRAL", "CaseItem", "ClaimFailed"]
 
 
-UNDECIDED = "undecided"
-"""Section of a report that carries the explanation of an undecided case."""
+NEUTRAL = "stability: neutral"
+"""Section of a report that carries the explanation of a case that neither passed nor failed."""
 
 
 class ClaimFailed(Exception):  # noqa: N818 -- a finding, not an error
@@ -76,7 +76,7 @@ class CaseItem(pytest.Item):
 
         Raises:
             ClaimFailed: The claim is violated, is undecided where that fails, or the control was not caught.
-            Skipped: The claim is undecided, and that is neutral.
+            Skipped: The claim is undecided, and that is neutral; or it does not hold in a case that does not gate.
         """
         assert self.record is not None
         deciding = self.record.deciding
@@ -86,6 +86,8 @@ class CaseItem(pytest.Item):
         if suite.options.controls:
             if deciding.verdict != "violated":
                 raise ClaimFailed(f"not caught: {text}")
+        elif not self.record.gates and deciding.verdict != "holds":
+            raise pytest.skip.Exception(f"{deciding.sentence()}; {self.record.admission}")
         elif deciding.verdict == "violated" or (deciding.verdict == "undecided" and suite.options.undecided == "fail"):
             raise ClaimFailed(text)
         elif deciding.verdict == "undecided":
@@ -121,9 +123,9 @@ class CaseItem(pytest.Item):
         if isinstance(error, pytest.skip.Exception):
             if report.when == "call":
                 report.longrepr = (str(self.path), self.line, str(error))
-                if self.record is not None and self.record.verdict == "undecided":
+                if self.record is not None and self.record.verdict is not None:
                     text = explanation(self.record, reproduce=self.command(self.record))
-                    report.sections.append((UNDECIDED, text))
+                    report.sections.append((NEUTRAL, text))
         elif report.when == "setup" and not isinstance(error, pytest.xfail.Exception):
             # xfail expects a violated claim; a case that could not be measured shows nothing of the kind
             report.outcome = "failed"

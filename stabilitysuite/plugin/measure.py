@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stabilitysuite.calibration import gate
 from stabilitysuite.case import Case
+from stabilitysuite.catalogue import read_calibration
 from stabilitysuite.claims.finding import Finding
-from stabilitysuite.errors import DeclarationError, StabilityError
+from stabilitysuite.errors import DeclarationError, RecordError, StabilityError
 from stabilitysuite.judge import judge
 from stabilitysuite.plan import Plan, gate_seeds, plan
 from stabilitysuite.plugin.options import Options
+from stabilitysuite.plugin.words import quoted
 from stabilitysuite.record import Record, Status
 from stabilitysuite.store import Session, now
 from stabilitysuite.trace import Trace
@@ -22,7 +26,7 @@ from stabilitysuite.trace import Trace
 if TYPE_CHECKING:
     from stabilitysuite.lab.train import Progress
 
-__all__ = ["Watch", "measure", "planned", "words"]
+__all__ = ["Watch", "admitted", "measure", "planned", "words"]
 
 Watch = Callable[[Plan], "Callable[[Progress], None]"]
 """Given the plan that is about to run, what to call at each step."""
@@ -64,6 +68,7 @@ def measure(
     surroundings: Mapping[str, Any] = {}
     hashes: dict[str, str] = {}
     trouble: BaseException | None = None
+    admission, gates = "", True
     store.started(case_id)
     # Warnings of the user's training are kept by the lab; none of ours is the user's concern.
     with warnings.catch_warnings():
@@ -74,6 +79,7 @@ def measure(
             from stabilitysuite.lab.train import run
 
             started, wall, cpu = _clocks()  # once more: the first import takes seconds that are not the case's
+            admission, gates = admitted(case, case_id, place[0], options)
             decided = planned(case, options)
             surroundings = fingerprint(options.device, options.threads)
             hashes = sources(case)
@@ -105,9 +111,40 @@ def measure(
             cpu_seconds=time.process_time() - cpu,
             file=place[0],
             line=place[1],
+            admission=admission,
+            gates=gates,
         )
-        store.record(record)
+        try:
+            store.record(record)
+        except RecordError as error:  # the folder is full or gone: the case is an error, and has a row all the same
+            trouble = error
+            record = dataclasses.replace(record, status="error", findings=(), message=str(error))
     return record, trouble
+
+
+def admitted(case: Case, case_id: str, file: str, options: Options) -> tuple[str, bool]:
+    """What the kept calibration records say of a case, and whether it gates; nothing where none are kept.
+
+    Args:
+        case: The case.
+        case_id: Its id.
+        file: File that declares it, relative to rootdir.
+        options: The settings of the session.
+
+    Raises:
+        RecordError: Its record cannot be read.
+    """
+    if options.calibration is None or options.controls:
+        return "", True
+    calibration = read_calibration(options.calibration, case_id)
+    reason = gate(case, calibration)
+    if not reason:
+        assert calibration is not None
+        return calibration.words(), True
+    nodeid = f"{file}::{case_id.partition('/')[2]}"
+    command = f"stabilitysuite calibrate {quoted(nodeid)}"
+    command += f" --stability-tier {case.tier}" if case.tier != "quick" else ""
+    return f"it does not gate: {reason}; to calibrate it: {command}", False
 
 
 def _clocks() -> tuple[str, float, float]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pytest
 
+from stabilitysuite.calibrate import FACTOR
 from stabilitysuite.case import TIERS, Tier
 from stabilitysuite.errors import MeasurementError, nearest
 from stabilitysuite.plugin import SETTINGS
@@ -40,6 +43,14 @@ class Options:
     """Whether an undecided case fails the session."""
     controls: bool
     """Whether controls run in place of the cases."""
+    calibration: Path | None
+    """Folder of the calibration records; ``None`` where none are kept and every case gates."""
+    calibrate: bool
+    """Whether cases are calibrated in place of being judged."""
+    calibration_seeds: int | None
+    """Seeds of a calibration; each case's default where ``None``."""
+    calibration_factor: float
+    """Change of the learning rate in a calibration, above 1."""
 
     @classmethod
     def of(cls, config: pytest.Config) -> Options:
@@ -54,6 +65,7 @@ class Options:
                 f"{given['seeds'].where} and {given['seed'].where} are both given: "
                 "a number of seeds, or the seeds themselves, not both"
             )
+        _check_calibrate(given)
         return cls(
             tier=given["tier"].choice(TIERS),
             seeds=given["seeds"].positive(None),
@@ -64,6 +76,10 @@ class Options:
             out=config.rootpath / (given["out"].value or "stability-results"),
             undecided=given["undecided"].choice(get_args(Policy)),
             controls=bool(given["controls"].value),
+            calibration=config.rootpath / given["calibration"].value if given["calibration"].value else None,
+            calibrate=bool(given["calibrate"].value),
+            calibration_seeds=given["calibration-seeds"].positive(None),
+            calibration_factor=given["calibration-factor"].above_one(FACTOR),
         )
 
     def allows(self, tier: Tier) -> bool:
@@ -76,8 +92,29 @@ class Options:
         if self.seed:
             seeds = f"seed {', '.join(map(str, self.seed))} only"
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
-        controls = ", controls in place of the cases" if self.controls else ""
-        return f"tier {self.tier}, {self.device}, {threads}, {seeds}{controls}"
+        place = ", controls in place of the cases" if self.controls else ""
+        if self.calibrate:
+            seeds = f"{self.calibration_seeds} seeds a case" if self.calibration_seeds else "each case's own seeds"
+            place = ", calibration in place of the cases"
+        return f"tier {self.tier}, {self.device}, {threads}, {seeds}{place}"
+
+
+def _check_calibrate(given: Mapping[str, _Given]) -> None:
+    """Refuse what cannot go with a calibration, and a calibration without a place to keep its records."""
+    if not given["calibrate"].value:
+        return
+    if not given["calibration"].value:
+        raise pytest.UsageError(
+            "--stability-calibrate writes a record for each case: say where, with --stability-calibration DIR or "
+            "stability_calibration in the configuration"
+        )
+    if given["controls"].value:
+        raise pytest.UsageError("--stability-calibrate and --stability-controls are both given: one after the other")
+    for name in ("seeds", "seed"):
+        if given[name].value and given[name].where.startswith("--"):
+            raise pytest.UsageError(
+                f"{given[name].where}: a calibration draws seeds of its own, use --stability-calibration-seeds N"
+            )
 
 
 class _Given:
@@ -107,6 +144,13 @@ class _Given:
         if not self.value > 0:
             raise pytest.UsageError(f"{self.where}: {self.value} is too few, it must be greater than zero")
         return self.value
+
+    def above_one(self, default: float) -> float:
+        if self.value is None:
+            return default
+        if not 1 < self.value < math.inf:
+            raise pytest.UsageError(f"{self.where}: {self.value} is no factor away, give one above 1, such as 1.4 or 2")
+        return float(self.value)
 
     def whole_numbers(self) -> tuple[int, ...]:
         try:

@@ -6,7 +6,7 @@ import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -15,9 +15,10 @@ import pytest
 from stabilitysuite.case import TIERS
 from stabilitysuite.errors import RecordError
 from stabilitysuite.plan import estimated_seconds
+from stabilitysuite.plugin.calibrating import CalibrationTable
 from stabilitysuite.plugin.collect import Collection
 from stabilitysuite.plugin.files import Files
-from stabilitysuite.plugin.item import UNDECIDED, CaseItem
+from stabilitysuite.plugin.item import NEUTRAL, CaseItem
 from stabilitysuite.plugin.options import check_device
 from stabilitysuite.plugin.progress import progress_line
 from stabilitysuite.plugin.suite import SUITE, Suite
@@ -28,6 +29,8 @@ from stabilitysuite.store import unfinished
 
 __all__ = ["start"]
 
+NAMED = 5
+"""Cases without a gate that are named; the others are counted."""
 PREFIX = "stability_"
 """Of the names under which a row travels in the properties of a report."""
 
@@ -52,6 +55,8 @@ def start(config: pytest.Config) -> None:
     plugins.register(Files(config), "stabilitysuite-files")
     plugins.register(Collection(), "stabilitysuite-collection")
     plugins.register(Hooks(suite), "stabilitysuite-session")
+    if suite.options.calibrate:
+        plugins.register(CalibrationTable(suite), "stabilitysuite-calibration")
     if plugins.hasplugin("xdist") and not suite.is_worker:
         _prepare_xdist(config, suite)
 
@@ -74,7 +79,7 @@ class Hooks:
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
         self.rows: dict[str, list[Row]] = {}
-        self.undecided: list[tuple[str, str]] = []
+        self.neutral: list[tuple[str, str]] = []
         self.amiss: list[str] = []
         self.reported: set[str] = set()
 
@@ -115,7 +120,7 @@ class Hooks:
         if self.suite.order:
             by_id = {item.nodeid: item for item in items}
             return [by_id[nodeid] for nodeid in self.suite.order if nodeid in by_id]
-        if items and (items[0].config.getoption("failedfirst") or items[0].config.getoption("newfirst")):
+        if items and any(items[0].config.getoption(name, False) for name in ("failedfirst", "newfirst")):
             return items
         costs = [estimated_seconds(item.case) if isinstance(item, CaseItem) else 0.0 for item in items]
         return [items[index] for index in spread(costs, self.suite.workers)]
@@ -140,9 +145,13 @@ class Hooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
-        """Undecided is neither passed nor skipped: it has a word of its own."""
-        neutral = report.when == "call" and report.skipped and not hasattr(report, "wasxfail")
-        if neutral and dict(report.user_properties).get(f"{PREFIX}verdict") == "undecided":
+        """Undecided is neither passed nor skipped, and a case that does not gate not failed: they have own words."""
+        if report.when != "call" or not report.skipped or hasattr(report, "wasxfail"):
+            return None
+        found = dict(report.user_properties)
+        if found.get(f"{PREFIX}gates") is False:
+            return "uncalibrated", "c", ("UNCALIBRATED", {"yellow": True})
+        if found.get(f"{PREFIX}verdict") == "undecided":
             return "undecided", "u", ("UNDECIDED", {"yellow": True})
         return None
 
@@ -151,7 +160,7 @@ class Hooks:
         self.reported.add(report.nodeid)
         if report.when == "teardown" or (report.when == "setup" and report.passed):
             return
-        self.undecided += [(report.nodeid, text) for name, text in report.sections if name == UNDECIDED]
+        self.neutral += [(report.nodeid, text) for name, text in report.sections if name == NEUTRAL]
         fields = {name.removeprefix(PREFIX): value for name, value in report.user_properties if name.startswith(PREFIX)}
         if fields:
             self.rows.setdefault(report.nodeid, []).append(Row.from_json(fields))
@@ -168,26 +177,26 @@ class Hooks:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """The table, what earlier sessions left unfinished, and where the records are."""
-        if config.getoption("collectonly"):
+        if config.getoption("collectonly") or self.suite.is_worker:  # nobody reads what a worker writes
             return
         rows = [row for found in self.rows.values() for row in found]
         left = self._left_by_earlier_sessions()
         if not rows and not left and not self.amiss:
             return
-        self._explain_undecided(terminalreporter)
+        self._explain_neutral(terminalreporter)
         terminalreporter.section("stability")
         if rows:
             for line in styled_table(rows, width=config.get_terminal_writer().fullwidth):
                 terminalreporter.write_line(line.text, **({line.style: True} if line.style else {}))
-        for text in (*self.amiss, *left):
+        for text in (*_without_gate(rows), *self.amiss, *left):
             terminalreporter.write_line(text, yellow=True)
         terminalreporter.write_line(f"records: {self.suite.options.out}")
 
-    def _explain_undecided(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def _explain_neutral(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What pytest has no section for: a case that is neither passed nor failed needs its evidence too."""
-        if self.undecided:
-            terminalreporter.section("UNDECIDED")
-        for nodeid, text in self.undecided:
+        if self.neutral:
+            terminalreporter.section("NEITHER PASSED NOR FAILED")
+        for nodeid, text in self.neutral:
             terminalreporter.section(nodeid.rpartition("::")[2], "_", yellow=True, bold=True)
             terminalreporter.write_line(text)
 
@@ -199,6 +208,15 @@ class Hooks:
         except RecordError as error:
             return [str(error)]
         return [f"never finished: {one.id}, started {one.started} in session {one.session}" for one in left]
+
+
+def _without_gate(rows: Sequence[Row]) -> list[str]:
+    """Which cases do not gate; a pass of theirs must not be taken for one that counts."""
+    names = sorted(row.id for row in rows if not row.gates)
+    if not names:
+        return []
+    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return [f"not admitted by a calibration record, so not gating: {shown} (stabilitysuite calibrate)"]
 
 
 @contextlib.contextmanager

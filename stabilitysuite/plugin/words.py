@@ -12,7 +12,7 @@ from stabilitysuite.errors import StabilityError
 from stabilitysuite.plugin.options import Options
 from stabilitysuite.record import Record
 
-__all__ = ["reproduce", "user_frames"]
+__all__ = ["quoted", "reproduce", "user_frames"]
 
 OURS = Path(stabilitysuite.__file__).parent
 
@@ -26,7 +26,7 @@ def reproduce(nodeid: str, tier: Tier, options: Options, record: Record) -> str:
         options: The settings of the session.
         record: What was found; where outcomes decided, the seeds on the wrong side are enough to decide it again.
     """
-    words = ["pytest --stability", f'"{nodeid}"' if '"' not in nodeid else shlex.quote(nodeid)]
+    words = ["pytest --stability", quoted(nodeid)]
     if options.controls:
         words.append("--stability-controls")
     if tier != "quick":
@@ -42,6 +42,11 @@ def reproduce(nodeid: str, tier: Tier, options: Options, record: Record) -> str:
     return " ".join(words)
 
 
+def quoted(nodeid: str) -> str:
+    """An item's name for a command line; double quotes, which every shell knows, wherever they suffice."""
+    return f'"{nodeid}"' if '"' not in nodeid else shlex.quote(nodeid)
+
+
 def user_frames(error: BaseException, *, whole: bool = False) -> str:
     """Where in the user's own code an error came from; empty where it did not.
 
@@ -53,10 +58,12 @@ def user_frames(error: BaseException, *, whole: bool = False) -> str:
     root = error.__cause__ if ours else error
     if root is None:
         return ""
-    frames = traceback.extract_tb(root.__traceback__)
-    shown = [frame for frame in frames if whole or not Path(frame.filename).is_relative_to(OURS)]
+    frames = list(traceback.extract_tb(root.__traceback__))
+    ours_at = [index for index, frame in enumerate(frames) if Path(frame.filename).is_relative_to(OURS)]
+    # what pytest and we did before the user's code was called says nothing about it
+    shown = frames if whole else frames[ours_at[-1] + 1 :] if ours_at else frames
     if not shown and not ours:
-        shown = list(frames)  # a bug of this package: every frame may matter
+        shown = frames  # a bug of this package: every frame may matter
     if not shown:
         return ""
     listed = "".join(traceback.format_list(shown))

@@ -295,7 +295,18 @@ def _profile(own: Sequence[Trace], claim: Bound) -> list[str]:
     if not rows or not all(math.isfinite(value) for row in rows for value in row):
         return []
     values = [statistics.median(column) for column in zip(*rows, strict=True)]
+    if claim.measure.where in ("max", "min"):
+        first = claim.first_outside(values)
+        return [] if first is None else _outside(name, labels, values, first)
     return _standing_out(name, labels, values) or _monotone(name, labels, values)
+
+
+def _outside(name: str, labels: Sequence[str], values: Sequence[float], first: int) -> list[str]:
+    """The first layer outside of the bound: what lies behind it inherits what it does."""
+    axis = QUANTITIES[name].axis
+    before = sorted(values[:first])
+    span = f"; in the {axis}s before it {short(before[0])} to {short(before[-1])}" if before else ""
+    return [f"{labels[first]} is the first {axis} outside, with {name} {short(values[first])}{span}"]
 
 
 def _row(series: Series, step: int | str) -> tuple[float, ...] | None:

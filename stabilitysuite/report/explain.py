@@ -57,6 +57,7 @@ def explanation(record: Record, *, reproduce: str) -> str:
         _claimed(record),
         _indented(more) if deciding is None else _found(record, deciding),
         _seeds(record, deciding) if deciding else [],
+        _labelled("admission", [record.admission]) if deciding else [],
         _caused(record, deciding) if deciding else [],
         [f"  reproduce: {reproduce}"] if reproduce else [],
     ]

@@ -35,6 +35,7 @@ SIGNS: dict[Word, str] = {
     "not caught": "❌",
     "error": "💥",
     "undecided": "⚠️",
+    "uncalibrated": "⚠️",
     "skipped": "⏭️",
     "holds": "✅",
     "caught": "✅",
@@ -49,7 +50,7 @@ class Annotation:
     """One remark at a line of a file, unescaped: whoever sends it escapes it."""
 
     level: Literal["error", "warning"]
-    """``error`` for what gates, ``warning`` for what is undecided."""
+    """``error`` for what gates, ``warning`` for what is undecided or does not gate."""
     file: str
     """File, relative to the root of the repository; empty where it is not known."""
     line: int
@@ -200,7 +201,7 @@ def _annotation(row: Row, record: Record) -> Annotation:
     if deciding is not None:
         message = "\n".join(filter(None, [deciding.sentence(), cause(record, deciding)]))
     return Annotation(
-        level="warning" if row.word == "undecided" else "error",
+        level="warning" if row.word in ("undecided", "uncalibrated") else "error",
         file=row.file,
         line=row.line,
         title=f"{row.id}: {row.word}",

@@ -13,10 +13,19 @@ from stabilitysuite.record import Record, Status
 
 __all__ = ["Row", "Word", "one_line", "rank", "tally"]
 
-Word = Literal["violated", "not caught", "error", "undecided", "skipped", "holds", "caught"]
+Word = Literal["violated", "not caught", "error", "undecided", "uncalibrated", "skipped", "holds", "caught"]
 """The one word that a report says of a case or of a control."""
 
-ORDER: tuple[Word, ...] = ("violated", "not caught", "error", "undecided", "skipped", "holds", "caught")
+ORDER: tuple[Word, ...] = (
+    "violated",
+    "not caught",
+    "error",
+    "undecided",
+    "uncalibrated",
+    "skipped",
+    "holds",
+    "caught",
+)
 """What a reader has to see first comes first."""
 
 
@@ -60,6 +69,8 @@ class Row:
     """Line in that file, from 1; 0 where it is not known."""
     reproduce: str
     """Command that runs it again; empty where it is not known."""
+    gates: bool = True
+    """Whether a violated claim fails the session."""
 
     @classmethod
     def of(cls, record: Record, *, file: str = "", line: int = 0, reproduce: str = "") -> Row:
@@ -87,18 +98,22 @@ class Row:
             file=file or record.file,
             line=line or record.line,
             reproduce=reproduce,
+            gates=record.gates,
         )
 
     @property
     def word(self) -> Word:
-        """The one word that a report says of it: a control is caught only by a violated finding."""
+        """The one word that a report says of it.
+
+        A control is caught only by a violated finding; a case that was not admitted is not violated, it only shows.
+        """
         if self.status == "skipped":
             return "skipped"
         if self.status == "error" or self.verdict is None:
             return "error"
         if self.control:
             return "caught" if self.verdict == "violated" else "not caught"
-        return self.verdict
+        return self.verdict if self.gates or self.verdict == "holds" else "uncalibrated"
 
     def to_json(self) -> dict[str, Any]:
         """As builtins."""
@@ -134,6 +149,7 @@ _SPOKEN_ORDER: tuple[Word, ...] = (
     "not caught",
     "error",
     "undecided",
+    "uncalibrated",
     "skipped",
 )
 

@@ -33,7 +33,7 @@ def style_of(row: Row) -> Style:
     """The colour of a row: red for what has to be mended, yellow for what is open, green for the rest."""
     if row.word in ("violated", "not caught", "error"):
         return "red"
-    return "yellow" if row.word in ("undecided", "skipped") else "green"
+    return "yellow" if row.word in ("undecided", "uncalibrated", "skipped") else "green"
 
 
 def table(rows: Sequence[Row], *, width: int = 100) -> list[str]:

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Sequence
 
-__all__ = ["binomial_tail", "mean_interval"]
+__all__ = ["binomial_tail", "half_width", "largest_rate", "mean_interval"]
 
 
 def mean_interval(values: Sequence[float], *, confidence: float = 0.99) -> tuple[float, float] | None:
@@ -33,8 +33,19 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.99) -> tuple
         return values[0], values[0]
     mean = math.fsum(value / count for value in values)
     spread = math.hypot(*(value - mean for value in values)) / math.sqrt(count - 1)
-    half = _student_quantile((1 + confidence) / 2, count - 1) * spread / math.sqrt(count)
+    half = half_width(spread, count, confidence=confidence)
     return mean - half, mean + half
+
+
+def half_width(deviation: float, count: int, *, confidence: float = 0.99) -> float:
+    """Half the width of the t interval of a mean over that many values, in the unit of the values.
+
+    Args:
+        deviation: Standard deviation of one value.
+        count: How many values, at least two.
+        confidence: Coverage of the interval.
+    """
+    return _student_quantile((1 + confidence) / 2, count - 1) * deviation / math.sqrt(count)
 
 
 @functools.cache
@@ -42,6 +53,23 @@ def _student_quantile(probability: float, degrees: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf(probability, degrees))
+
+
+def largest_rate(events: int, trials: int, *, confidence: float = 0.95) -> float:
+    """Upper bound on the rate of an event (Clopper and Pearson, 1934, one-sided, exact).
+
+    Args:
+        events: How often it was seen.
+        trials: In how many independent trials.
+        confidence: Probability with which the true rate is at most the bound, or more.
+    """
+    if events >= trials:
+        return 1.0
+    if events == 0:
+        return 1 - math.exp(math.log(1 - confidence) / trials)
+    from scipy.stats import beta
+
+    return float(beta.ppf(confidence, events + 1, trials - events))
 
 
 def binomial_tail(successes: int, trials: int, probability: float) -> float:

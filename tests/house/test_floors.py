@@ -17,8 +17,8 @@ FLOORS = (
     ("changes", "claims"),
     ("case",),
     ("plan",),
-    ("judge", "record"),
-    ("store", "report", "compare"),
+    ("judge", "record", "calibration"),
+    ("calibrate", "catalogue", "store", "report", "compare"),
     ("plugin",),
     ("cli",),
 )

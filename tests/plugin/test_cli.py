@@ -31,7 +31,7 @@ def test_it_starts_light(project: Project) -> None:
     assert result.stdout.strip() == "[]"
     assert version("stabilitysuite") in command(project, "--version").stdout
     helped = command(project, "--help").stdout
-    assert all(verb in helped for verb in ("controls", "list", "report"))
+    assert all(verb in helped for verb in ("calibrate", "controls", "list", "report"))
 
 
 def test_list_shows_every_tier_without_running_anything(project: Project) -> None:

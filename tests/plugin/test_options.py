@@ -64,12 +64,19 @@ stability_budget = 1.5
 stability_out = there
 stability_undecided = fail
 stability_controls = true
+stability_calibration = records
+stability_calibrate = false
+stability_calibration_seeds = 16
+stability_calibration_factor = 2
 """,
     )
     options = Options.of(project.pytester.parseconfig())
     assert (options.tier, options.seeds, options.seed, options.device) == ("paper", 4, (), "cpu")
     assert (options.threads, options.budget, options.undecided, options.controls) == (2, 1.5, "fail", True)
     assert options.out == project.path / "there"
+    assert (options.calibration, options.calibrate) == (project.path / "records", False)
+    assert (options.calibration_seeds, options.calibration_factor) == (16, 2.0)
+    assert Options.of(project.pytester.parseconfig("-o", "stability_calibration=")).calibration is None
     given = ("--stability-tier=full", "--stability-seeds=2", "--stability-threads=1", "--stability-budget=9")
     options = Options.of(project.pytester.parseconfig(*given, "--stability-undecided=neutral"))
     assert (options.tier, options.seeds, options.threads, options.budget) == ("full", 2, 1, 9.0)

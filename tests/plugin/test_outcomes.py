@@ -9,6 +9,7 @@ from typing import Any
 import junitparser.xunit2
 import pytest
 
+from stabilitysuite.errors import RecordError
 from stabilitysuite.store import read
 from tests.plugin.conftest import Project
 
@@ -133,6 +134,30 @@ def test_a_killed_session_is_named_by_the_next_one_once(project: Project) -> Non
     named = "never finished: net/b, started 20*"
     project.inside().stdout.fnmatch_lines(["holds * net/a *", named, "records: *"])
     project.inside().stdout.no_fnmatch_line(named)
+
+
+def test_a_killed_session_is_named_with_workers_too(project: Project) -> None:
+    """Workers write no summary: what they noted would never be read by anyone."""
+    project.fake_lab()
+    project.cases("b = _base.but(says='b', lr=8.0)\n")
+    assert project.outside("-p", "no:xdist").ret == -signal.SIGKILL
+    project.cases("a = _base.but(says='a', lr=1.0)\nc = _base.but(says='c', lr=1.0, steps=30)\n")
+    result = project.outside("-n", "2", "-p", "no:cacheprovider")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["never finished: net/b, started 20*"])
+
+
+def test_a_full_disk_is_an_error_with_a_row(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.fake_lab()
+    project.cases("a = _base.but(says='a', lr=1.0)\n")
+
+    def full(self: object, record: object) -> None:
+        raise RecordError("the records cannot be written: No space left on device")
+
+    monkeypatch.setattr("stabilitysuite.store.Session.record", full)
+    result = project.inside()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["error * net/a *the records cannot be*", "1 case: 1 error*"])
 
 
 def test_a_spoilt_folder_is_said_and_nothing_else_is_lost(project: Project) -> None:

@@ -35,6 +35,14 @@ def refusal(make: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
+class _Built:
+    """Looks like a module, as far as a declaration can tell without torch."""
+
+    def parameters(self) -> None: ...
+
+    def __call__(self) -> None: ...
+
+
 # ----------------------------------------------------------------------------------------------------- refusals
 
 
@@ -42,6 +50,11 @@ def refusal(make: Callable[[], Any]) -> str:
     ("make", "message"),
     [
         # a field
+        (
+            lambda: own(model=untyped(_Built())),
+            "Case 'ours': model is a module already: give a callable that builds a fresh one for each seed, "
+            "() -> nn.Module",
+        ),
         (lambda: trained(warmpu=5), "Case: unknown field 'warmpu': did you mean 'warmup'?"),
         (lambda: untyped(Case)(says="x"), "Case: the field model= is missing"),
         (lambda: untyped(Case)("x"), "Case takes named fields only, such as says=..."),

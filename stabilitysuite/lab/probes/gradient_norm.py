@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stabilitysuite.lab.probes.norm import norms_of_many
 
-__all__ = ["joint_norm", "parameter_norms"]
+__all__ = ["joint_norm", "parameter_norms", "total_norm"]
 
 
 def parameter_norms(gradients: Sequence[Tensor | None], batched: bool, seeds: int) -> Tensor:
@@ -20,19 +20,30 @@ def parameter_norms(gradients: Sequence[Tensor | None], batched: bool, seeds: in
         batched: Whether they have a leading seed dimension.
         seeds: S.
     """
-    there = [(index, gradient) for index, gradient in enumerate(gradients) if gradient is not None]
+    there = [gradient for gradient in gradients if gradient is not None]
     if not there:
         return torch.zeros(seeds, len(gradients), dtype=torch.float64)
-    dense = [gradient.coalesce().values() if gradient.is_sparse else gradient for _, gradient in there]
+    dense = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in there]
     norms_SP = norms_of_many(dense, batched, seeds)
     if len(there) == len(gradients):
         return norms_SP
-    full_SP = norms_SP.new_zeros(seeds, len(gradients))
-    full_SP[:, [index for index, _ in there]] = norms_SP
-    return full_SP
+    columns, nothing_S = iter(norms_SP.unbind(1)), norms_SP.new_zeros(seeds)
+    return torch.stack([nothing_S if gradient is None else next(columns) for gradient in gradients], dim=1)
 
 
 def joint_norm(norms_SP: Tensor) -> Tensor:
     """Norm over several tensors from the norm of each: [S, P] -> [S]."""
     norms: Tensor = torch.linalg.vector_norm(norms_SP, dim=1)
     return norms
+
+
+def total_norm(gradients: Sequence[Tensor], batched: bool) -> Tensor:
+    """Norm over all gradients of each seed: P dense tensors [S, ...] where ``batched`` -> [S], float64.
+
+    In few kernels, whatever P is: cheap enough for every step of a device on which launching is what costs.
+    """
+    if batched:
+        together_SN = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+        norms: Tensor = torch.linalg.vector_norm(together_SN, dim=1, dtype=torch.float64)
+        return norms
+    return joint_norm(torch.stack(torch._foreach_norm(list(gradients), dtype=torch.float64)).unsqueeze(0))

@@ -41,7 +41,7 @@ class Attention(nn.Module):
 class GatedAttentionUnit(nn.Module):
     """O = (U * A V) W_o with A = relu(Z Z^T)^2 / (T K): [S, B, T, D] -> [S, B, T, D].
 
-    Causal rows divide by their own number of visible tokens, so that they stay averages.
+    A causal mask leaves the divisor at T, as the published code does: early rows are sums over few tokens.
     """
 
     def __init__(self, seeds: Sequence[int], name: str, spec: GAU) -> None:
@@ -64,12 +64,9 @@ class GatedAttentionUnit(nn.Module):
             weights = functional.relu(z.square().sum(-1, keepdim=True)).square() / (tokens * self.spec.key)
             mixed = weights * value
         else:
-            weights = functional.relu(torch.bmm(z, z.transpose(1, 2))).square() / self.spec.key
+            weights = functional.relu(torch.bmm(z, z.transpose(1, 2))).square() / (tokens * self.spec.key)
             if self.spec.causal:
-                visible = torch.arange(1, tokens + 1, device=z.device, dtype=z.dtype).unsqueeze(1)
-                weights = weights.tril() / visible
-            else:
-                weights = weights / tokens
+                weights = weights.tril()
             mixed = torch.bmm(weights, value)
         out: Tensor = self.output(gate * mixed.view(gate.shape))
         return out.view(x_SBTD.shape)

@@ -42,14 +42,15 @@ class Network(nn.Module):
         super().__init__()
         width, std = spec.width, spec.width**-0.5
         self.positions: nn.Parameter | None = None
-        self.fixed_positions: Tensor | None = None
+        self.fixed_positions: Tensor | None
+        self.register_buffer("fixed_positions", None, persistent=False)
         self.embedding: Table | None = None
         if isinstance(task, Markov):
             self.embedding = Table(seeds, "embedding", task.vocab, width, std)
             if spec.positions == "learned":
                 self.positions = draw(seeds, "positions", (1, task.length, width), std)
             elif spec.positions == "sinusoidal":
-                self.fixed_positions = sinusoids(task.length, width)
+                self.fixed_positions = sinusoids(task.length, width)  # a buffer: it moves with the network
             self.embedding_norm = LayerNorm(seeds, width)
         self.layers = nn.ModuleList(_block(spec, seeds, index) for index in range(spec.layers))
         self.final_norm = LayerNorm(seeds, width) if spec.norm == "pre" else None

@@ -103,8 +103,8 @@ def test_a_step_after_the_end_is_not_a_number(name: str) -> None:
     [
         (
             token_cosine(),
-            "token_cosine has no data for seed 7: its probe never fired. Name the model's blocks with "
-            "layers='blocks.*'; their output must be [batch, tokens, width].",
+            "token_cosine has no data for seed 7: its probe never fired. It needs blocks whose output is "
+            "[batch, tokens, width]; name them with layers='blocks.*'.",
         ),
         (evaluated_loss(), "evaluated_loss has no data for seed 7: its probe never fired."),
         (residual_std("last", step=5), "residual_std of the last layer at step 5: step 5 was not recorded for seed 7"),

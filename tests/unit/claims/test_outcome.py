@@ -227,3 +227,10 @@ def test_nothing_is_claimed_of_a_target_that_was_met_at_the_start() -> None:
 def test_a_progress_that_cannot_be_is_refused(progress: float) -> None:
     with pytest.raises(DeclarationError, match="progress must be"):
         converges(progress=progress)
+
+
+def test_the_wrong_seeds_are_named_those_of_a_late_twin_too() -> None:
+    assert judged(converges(), ["converged", "stalled", "learning"]).wrong == (1, 2)
+    assert judged(converges(), ["converged"] * 3).wrong == ()
+    assert judged(stalls(), ["stalled"] * 3, twins=["converged", "converged", "learning"]).wrong == (2,)
+    assert judged(stalls(), ["stalled"] * 3, early=["stalled", "learning", "stalled"]).wrong == (1,)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -303,6 +305,9 @@ def test_layers_can_be_named() -> None:
         ({"data": lambda seed: 3}, "must return an iterable"),
         ({"optimizer": lambda model: 3}, "must return a torch.optim.Optimizer"),
         ({"layers": "block.*"}, "did you mean 'blocks"),
+        ({"optimizer": lambda model: torch.optim.SGD(Net().parameters(), lr=0.1)}, "holds no parameter of the model"),
+        ({"scheduler": lambda optimizer: None}, "must return a torch scheduler with step"),
+        ({"loss": lambda model, batch: model(batch[0]).sum() * 1j}, "complex"),
         (
             {"task": TASK, "data": None, "loss": None, "model": lambda: nn.Embedding(8, 3)},
             "must return logits",
@@ -312,6 +317,59 @@ def test_layers_can_be_named() -> None:
 def test_what_a_callable_must_do(changes: dict[str, object], message: str) -> None:
     with pytest.raises(MeasurementError, match=message):
         run([own(**changes)])
+
+
+def test_a_module_that_comes_twice_is_refused() -> None:
+    """Its second seed would start where the first one ended."""
+    shared = Net()
+    with pytest.raises(MeasurementError, match="returned before"):
+        run([own(model=lambda: shared), own(model=lambda: shared)])
+
+
+def test_blocks_called_by_keyword_are_measured_as_others() -> None:
+    class ByName(Net):
+        def forward(self, tokens: Tensor) -> Tensor:
+            x = self.embed(tokens)
+            for block in self.blocks:
+                x = block(x=x)
+            out: Tensor = self.head(x)
+            return out
+
+    named, plain = run([own(model=ByName)])[0], run([own()])[0]
+    assert named.series["branch_ratio"] == plain.series["branch_ratio"]
+
+
+def test_a_block_that_changes_the_width_has_no_branch_ratio_and_the_others_do() -> None:
+    def narrowing() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 2))
+
+    one = own(
+        model=narrowing,
+        data=lambda seed: [torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))],
+        loss=lambda model, batch: model(batch).square().mean(),
+    )
+    trace = run([one])[0]
+    assert trace.series["branch_ratio"].labels == ("0", "1")
+    assert trace.series["residual_std"].labels == ("0", "1", "2")
+
+
+def test_sparse_gradients_train_with_the_declared_optimizer() -> None:
+    def sparse() -> nn.Module:
+        net = Net()
+        net.embed = nn.Embedding(8, 16, sparse=True)
+        return net
+
+    assert run([own(model=sparse, optimizer=SGD(lr=0.1))])[0].outcome.name == "learning"
+
+
+def test_a_model_that_goes_elsewhere_is_brought_back(tmp_path: Path) -> None:
+    def wandering() -> nn.Module:
+        os.chdir(tmp_path)
+        return Net()
+
+    before = Path.cwd()
+    run([own(model=wandering)])
+    assert Path.cwd() == before
 
 
 def test_a_loss_that_is_nan_at_once_names_where() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding
-from stabilitysuite.claims.measure import branch_ratio, evaluated_loss, gradient_norm, token_cosine
+from stabilitysuite.claims.measure import branch_ratio, evaluated_loss, gradient_norm
 from stabilitysuite.claims.outcome import converges, diverges, stalls
 from stabilitysuite.plan import TWIN
 from stabilitysuite.report.cause import cause
@@ -176,15 +176,29 @@ def profiled(claim: Claim, name: str, values: Sequence[float]) -> list[str]:
     return caused(claim, judged, *traces)
 
 
-def test_the_layer_that_stands_out_is_named_with_the_others() -> None:
-    assert profiled(branch_ratio("max").at_most(0.2), "branch_ratio", [0.11, 0.12, 1.41, 0.15, 0.19]) == [
-        "nearest cause: blocks.2 has branch_ratio 1.41, the other sublayers 0.11 to 0.19 (median 0.135)"
+def test_the_first_layer_outside_is_named_with_those_before_it() -> None:
+    """What is behind it inherits what it does: a block after a lost residual shows the larger ratio."""
+    claim = branch_ratio("max").at_most(0.5)
+    assert profiled(claim, "branch_ratio", [0.21, 0.18, 1.02, 1.59, 0.19]) == [
+        "nearest cause: blocks.2 is the first sublayer outside, with branch_ratio 1.02; in the sublayers before it "
+        "0.18 to 0.21"
+    ]
+    assert profiled(claim, "branch_ratio", [1.2, 0.18, 0.2, 0.3]) == [
+        "nearest cause: blocks.0 is the first sublayer outside, with branch_ratio 1.2"
     ]
 
 
-def test_a_layer_that_is_too_small_stands_out_as_well() -> None:
+def test_a_layer_on_the_good_side_is_never_named() -> None:
+    assert "blocks.1" in profiled(branch_ratio("max").at_most(0.5), "branch_ratio", [0.2, 1.0, 1.6, 1.5])[0]
+    assert profiled(branch_ratio("max").at_most(2), "branch_ratio", [0.01, 1.0, 1.6, 1.5]) == []
+
+
+def test_a_layer_that_is_too_small_is_named_as_well() -> None:
     lines = profiled(gradient_norm("min").at_least(0.1), "layer_gradient_norm", [0.5, 0.4, 0.01, 0.45])
-    assert lines == ["nearest cause: blocks.2 has layer_gradient_norm 0.01, the other layers 0.4 to 0.5 (median 0.45)"]
+    assert lines == [
+        "nearest cause: blocks.2 is the first layer outside, with layer_gradient_norm 0.01; in the layers before it "
+        "0.4 to 0.5"
+    ]
 
 
 def test_the_norm_over_all_parameters_is_explained_by_its_layers() -> None:
@@ -192,21 +206,14 @@ def test_the_norm_over_all_parameters_is_explained_by_its_layers() -> None:
     assert "blocks.2 has layer_gradient_norm 9" in lines[0]
 
 
-def test_plain_differences_decide_for_quantities_that_are_no_ratios() -> None:
-    claim = token_cosine("max").at_most(0.5)
-    assert "blocks.1 has token_cosine 0.9" in profiled(claim, "token_cosine", [0.1, 0.9, 0.2, 0.15])[0]
-    assert profiled(claim, "token_cosine", [0.50, 0.56, 0.51, 0.50]) == []
-
-
-def test_a_profile_that_grows_all_the_way_is_said_to() -> None:
-    assert profiled(branch_ratio("max").at_most(2), "branch_ratio", [1, 2, 4, 8, 16, 32]) == [
-        "nearest cause: branch_ratio grows with every sublayer, from 1 in blocks.0 to 32 in blocks.5"
-    ]
+def test_a_norm_that_grows_all_the_way_is_said_to() -> None:
+    lines = profiled(gradient_norm().at_most(1), "layer_gradient_norm", [1, 2, 4, 8, 16, 32])
+    assert lines == ["nearest cause: layer_gradient_norm grows with every layer, from 1 in blocks.0 to 32 in blocks.5"]
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.12, 0.14, 0.15], [0.1, 9.0], [0.1, 0.3, 0.2, 0.7], [0.1, math.nan, 0.1]])
 def test_nothing_is_said_where_no_layer_stands_out(values: list[float]) -> None:
-    assert profiled(branch_ratio("max").at_most(0.01), "branch_ratio", values) == []
+    assert profiled(gradient_norm().at_most(0.01), "layer_gradient_norm", values) == []
 
 
 # ------------------------------------------------------------------------------------------------- edges of it

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import html
 import re
 
@@ -190,3 +191,12 @@ def test_a_message_is_cut_before_github_cuts_it() -> None:
     (one,) = markdown.annotations([record(status="error", message="x" * 10_000)])
     assert len(one.message) <= 4_096
     assert one.message.endswith("…")
+
+
+def test_a_case_that_does_not_gate_is_a_warning_with_its_reason() -> None:
+    open_case = dataclasses.replace(record(finding("violated")), gates=False, admission="it does not gate: no record")
+    (one,) = markdown.annotations([open_case])
+    assert (one.level, one.title) == ("warning", "warmup/post_ln_warm: uncalibrated")
+    text = summary([open_case])
+    assert text.startswith("### ⚠️ Stability: 1 case: 1 uncalibrated")
+    assert "  admission it does not gate: no record" in text

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
-from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.finding import Finding, Verdict
 from stabilitysuite.record import Status
 from stabilitysuite.report.row import Row, Word, one_line, rank, tally
 
@@ -53,6 +54,16 @@ def test_a_control_is_caught_by_a_violated_finding_only_and_no_finding_never_pas
 ) -> None:
     findings = () if judged is None else (judged,)
     assert Row.of(record(*findings, status=status, control=control)).word == word
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"), [("violated", "uncalibrated"), ("undecided", "uncalibrated"), ("holds", "holds")]
+)
+def test_a_case_that_does_not_gate_is_never_violated(verdict: Verdict, word: Word) -> None:
+    row = Row.of(dataclasses.replace(record(finding(verdict)), gates=False, admission="it does not gate"))
+    assert row.word == word
+    assert Row.from_json(json.loads(json.dumps(row.to_json()))) == row
+    assert tally([row, row]) == f"2 cases: 2 {'hold' if word == 'holds' else word}"
 
 
 def test_rows_are_ranked_by_what_has_to_be_mended_first() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stabilitysuite.stats.interval import binomial_tail, mean_interval
+from stabilitysuite.stats.interval import binomial_tail, half_width, largest_rate, mean_interval
 
 
 @pytest.mark.parametrize("values", [[], [1.0]])
@@ -46,3 +46,26 @@ def test_no_finite_values_break_it(values: list[float]) -> None:
 def test_a_tail_of_the_binomial(successes: int, trials: int, probability: float, tail: float | None) -> None:
     wanted = stats.binom.sf(successes - 1, trials, probability) if tail is None else tail
     assert binomial_tail(successes, trials, probability) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("trials", "bound"), [(12, 0.22), (16, 0.17), (30, 0.095)])
+def test_none_of_so_many_leaves_so_much_possible(trials: int, bound: float) -> None:
+    assert largest_rate(0, trials) == pytest.approx(bound, abs=0.002)
+    assert (1 - largest_rate(0, trials)) ** trials == pytest.approx(0.05)
+
+
+@given(st.integers(1, 40), st.data())
+def test_the_bound_is_the_rate_under_which_so_few_events_are_rare(trials: int, data: st.DataObject) -> None:
+    events = data.draw(st.integers(0, trials))
+    bound = largest_rate(events, trials)
+    if events == trials:
+        assert bound == 1
+    else:
+        assert stats.binom.cdf(events, trials, bound) == pytest.approx(0.05)
+
+
+def test_half_a_width_is_that_of_the_interval_of_a_mean() -> None:
+    values = [1.0, 2.0, 4.0, 8.0]
+    found = mean_interval(values)
+    assert found is not None
+    assert found[1] - found[0] == pytest.approx(2 * half_width(stats.tstd(values), 4))

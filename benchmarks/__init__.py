@@ -1,0 +1,1 @@
+"""Speed and memory, measured: ``make bench`` and ``make bench-peers``. Not tests: a busy machine is no failure."""

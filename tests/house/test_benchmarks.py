@@ -1,0 +1,53 @@
+"""The benchmarks run: each table, in a configuration too small to mean anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import growth, measure, memory, overhead, peers, seeds, startup
+from stabilitysuite.spec import Run
+from tests.house.tree import ROOT
+
+TABLES: dict[str, tuple[Callable[[], str], str]] = {
+    "overhead": (lambda: overhead.overhead({1: (8, 1)}), "every quantity, every step"),
+    "seeds": (lambda: seeds.seeds_in_one_pass([(8, 4, 8, 0.5)], seeds=2, layers=1, turns=1, work=128), "0.50"),
+    "startup": (lambda: startup.startup(turns=1), "without, ms"),
+    "growth": (lambda: growth.growth({1: 4, 2: 4}, (2, 4), turns=1), "ms a layer"),
+    "peers": (lambda: peers.compare([(1, 8, 2, 4, 3)], ["bare loop", "ours"], turns=1), "each parameter"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_measured(name: str) -> None:
+    measured, words = TABLES[name]
+    text = measured()
+    assert words in text
+    assert "nan" not in text
+
+
+def test_the_heaviest_case_is_found_and_trained_briefly() -> None:
+    name, runs = max(memory._arms(), key=lambda one: memory._numbers(one[1]))
+    assert "/" in name
+    assert memory._shortened(runs[0]).training.steps <= memory.STEPS
+
+
+@pytest.mark.parametrize("name", ["overhead", "seeds", "startup", "growth", "memory", "peers"])
+def test_each_table_has_its_place_on_the_page(name: str) -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert page.count(f"<!-- printed: {name} -->\n```\n") == 1
+
+
+def test_a_line_is_found_and_its_deviation_told() -> None:
+    assert measure.line([1, 2, 3], [3, 5, 7]) == pytest.approx((1, 2, 0))
+    assert measure.line([1, 2, 3], [3, 5, 14])[2] > 0.1
+
+
+def test_a_share_of_record_steps_is_kept_in_short_slices() -> None:
+    run = overhead.training(1, 20)
+    due = overhead._due(
+        Run(arm="", training=run, seed=1, quantities=frozenset(), record_at=frozenset(), judge_at=(20,))
+    )
+    assert len(set(due)) == 3
+    assert max(due) < 20
