@@ -112,6 +112,15 @@ QUANTITIES: dict[str, Quantity] = {
             means="standard deviation of what a residual branch adds, over that of the stream it adds to",
         ),
         Quantity(
+            name="shortcut_weight",
+            unit="1",
+            axis="sublayer",
+            ratio=True,
+            training=False,
+            backward=False,
+            means="weight of the model's input in the residual stream after a sub-layer of a Post-LN model",
+        ),
+        Quantity(
             name="token_cosine",
             unit="1",
             axis="layer",

@@ -22,6 +22,7 @@ __all__ = [
     "gradient_norm",
     "residual_gradient",
     "residual_std",
+    "shortcut_weight",
     "token_cosine",
     "training_loss",
     "update_ratio",
@@ -144,6 +145,13 @@ def branch_ratio(
     On a module of one's own a branch is one block, and what it adds is its output minus its input.
     """
     return Measure(quantity="branch_ratio", where=sublayer, step=step)
+
+
+def shortcut_weight(
+    sublayer: int | str | None = "last", *, step: int | Literal["last", "max", "min", "mean"] = "last"
+) -> Measure:
+    """Weight with which the model's input is still in the residual stream of a Post-LN zoo model."""
+    return Measure(quantity="shortcut_weight", where=sublayer, step=step)
 
 
 def token_cosine(

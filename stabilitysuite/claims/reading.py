@@ -93,6 +93,9 @@ class Reading(Spec):
             raise DeclarationError(f"{self.words()}: the last step is {last}, as steps={training.steps}")
         if self.quantity == "evaluated_loss" and type(training.task).__name__ != "Markov":
             raise DeclarationError("evaluated_loss needs a task with known losses, such as Markov()")
+        zoo = training.model if isinstance(training.model, Transformer | GAU) else None
+        if self.quantity == "shortcut_weight" and (zoo is None or zoo.norm != "post"):
+            raise DeclarationError("shortcut_weight is of a zoo model with norm='post': other streams are not divided")
         if isinstance(training.model, Transformer | GAU):
             self._check_place(training.model)
         if self.over is not None:

@@ -19,9 +19,11 @@ from stabilitysuite.lab.probes.branch_ratio import branch_ratio
 from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms
 from stabilitysuite.lab.probes.residual_gradient import residual_gradient
 from stabilitysuite.lab.probes.residual_std import residual_std
+from stabilitysuite.lab.probes.shortcut_weight import shortcut_weight, through_norm
 from stabilitysuite.lab.probes.token_cosine import token_cosine
 from stabilitysuite.lab.probes.update_ratio import update_ratio
 from stabilitysuite.lab.subject import Branch, Subject, ZooSubject, first_tensor
+from stabilitysuite.lab.zoo.parts import Residual
 from stabilitysuite.spec import Run
 from stabilitysuite.trace import Series
 
@@ -38,6 +40,7 @@ PROBES: dict[str, Callable[..., Tensor]] = {
     "token_cosine": token_cosine,
     "residual_gradient": residual_gradient,
     "branch_ratio": branch_ratio,
+    "shortcut_weight": through_norm,
 }
 """From activations and their gradients, with a leading seed dimension, to one number a seed."""
 
@@ -116,6 +119,7 @@ class Recorder:
             "residual_gradient": layers,
             "layer_gradient_norm": layers,
             "branch_ratio": [branch.label for branch in subject.branches],
+            "shortcut_weight": [branch.label for branch in subject.branches],
             "gradient_norm": [""],
             "parameter_gradient_norm": self._names,
             "update_ratio": [name for name, _ in self._matrices],
@@ -133,6 +137,9 @@ class Recorder:
         if "branch_ratio" in self._buffers:
             for column, branch in enumerate(self.subject.branches):
                 self._watch(column, branch)
+        if "shortcut_weight" in self._buffers:
+            for column, branch in enumerate(self.subject.branches):
+                self._watch_norm(column, branch.host)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -224,6 +231,18 @@ class Recorder:
         self._hooks.append(partial(branch.host.register_forward_pre_hook, entering, with_kwargs=True))
         self._hooks.append(partial((branch.inner or branch.host).register_forward_hook, leaving))
 
+    def _watch_norm(self, column: int, host: nn.Module) -> None:
+        """Look at what the norm of a Post-LN branch divides."""
+        if not isinstance(host, Residual) or host.norm is None or host.placement != "post":
+            return
+
+        def entering(module: nn.Module, inputs: Any) -> None:
+            del module
+            if self.row is not None:
+                self._see("shortcut_weight", column, inputs[0])
+
+        self._handles.append(host.norm.register_forward_pre_hook(entering))
+
     def _see(self, quantity: str, column: int, *tensors: Tensor) -> None:
         """Measure now, or at the end of the step what is sure not to be changed in place until then.
 
@@ -298,12 +317,19 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------------- the end
 
+    def _scale(self) -> float:
+        """Residual scale of the branches, which is one for all of a zoo model."""
+        return next((one.host.scale for one in self.subject.branches if isinstance(one.host, Residual)), 1.0)
+
     def series(self) -> list[dict[str, Series]]:
         """For each seed its series, of the places where the quantity exists; one that was never written has none."""
         found: list[dict[str, Series]] = [{} for _ in self.subject.seeds]
         for quantity, buffer in self._buffers.items():
             rows, columns = sorted(buffer.written), sorted(buffer.seen)
-            numbers = buffer.values.cpu().tolist()
+            values = buffer.values
+            if quantity == "shortcut_weight":
+                values = shortcut_weight(values, self._scale())
+            numbers = values.cpu().tolist()
             for position, one in enumerate(found):
                 if rows:
                     one[quantity] = Series(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional
@@ -10,8 +12,14 @@ from stabilitysuite.lab.probes.branch_ratio import branch_ratio
 from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms
 from stabilitysuite.lab.probes.residual_gradient import residual_gradient
 from stabilitysuite.lab.probes.residual_std import residual_std
+from stabilitysuite.lab.probes.shortcut_weight import shortcut_weight
 from stabilitysuite.lab.probes.token_cosine import token_cosine
 from stabilitysuite.lab.probes.update_ratio import update_ratio
+from stabilitysuite.lab.train import run
+from stabilitysuite.lab.zoo.build import build
+from stabilitysuite.spec import Gaussian, Transformer
+
+from .runs import run_of, training
 
 X = torch.randn(3, 2, 5, 7, generator=torch.Generator().manual_seed(0))
 
@@ -74,3 +82,24 @@ def test_update_ratio_of_a_known_step() -> None:
     weights = [X, 2 * X]
     assert update_ratio(weights, [X * 1.01, 2 * X], True, 3)[:, 0].tolist() == pytest.approx([0.01] * 3, rel=1e-3)
     assert update_ratio(weights, [X * 1.01, 2 * X], True, 3)[:, 1].tolist() == [0.0] * 3
+
+
+def test_shortcut_weight_is_the_product_of_what_the_norms_divide_by() -> None:
+    """Against a forward pass by hand that carries only the shortcut along."""
+    network = build(Transformer(layers=3, width=16, attention=False, residual_scale=1.5), Gaussian(tokens=4), (1,))
+    x = torch.randn(1, 2, 4, 16, generator=torch.Generator().manual_seed(0))
+    by_hand, weight = [], 1.0
+    stream = x
+    for block in network.layers:
+        residual: Any = block.ffn
+        summed = 1.5 * stream + residual.branch(stream)
+        weight *= 1.5 / float(summed.detach().std(correction=0))
+        by_hand.append(weight)
+        stream = residual(stream)
+    one = run_of(
+        training(model=Transformer(layers=3, width=16, attention=False, residual_scale=1.5), task=Gaussian(), steps=0),
+        quantities=frozenset({"shortcut_weight"}),
+    )
+    assert run([one])[0].series["shortcut_weight"].labels == ("layer 0 ffn", "layer 1 ffn", "layer 2 ffn")
+    factors = torch.tensor([[by_hand[0], by_hand[1] / by_hand[0], by_hand[2] / by_hand[1]]]) / 1.5
+    assert shortcut_weight(factors, 1.5)[0].tolist() == pytest.approx(by_hand, rel=1e-5)
