@@ -49,7 +49,7 @@ deepnorm_24_attending = Case(
     model=_deepnorm(24, ffn=4),
     task=Markov(vocab=32, lag=2),
     optimizer=Adam(lr=2e-3),
-    steps=250,
+    steps=350,
     expect=converges(),
     control=dict(residual_scale=1.0),
 )

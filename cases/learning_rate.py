@@ -25,7 +25,7 @@ post_ln_learns_then_collapses = Case(
     task=Markov(vocab=32),
     optimizer=Adam(lr=2e-2),
     warmup=150,
-    steps=160,
+    steps=200,
     expect=collapses(),
     control=dict(lr=5e-3),
 )
