@@ -122,6 +122,8 @@ def measures(draw: st.DrawFn, training: Training) -> Measure:
 
 
 def _able(name: str, needs_update: bool, training: Training) -> bool:
+    if name == "shortcut_weight":
+        return isinstance(training.model, Transformer | GAU) and training.model.norm == "post"
     if name == "evaluated_loss":
         return isinstance(training.task, Markov)
     return training.steps > 0 or not needs_update

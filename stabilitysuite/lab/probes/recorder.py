@@ -241,7 +241,7 @@ class Recorder:
             if self.row is not None:
                 self._see("shortcut_weight", column, inputs[0])
 
-        self._handles.append(host.norm.register_forward_pre_hook(entering))
+        self._hooks.append(partial(host.norm.register_forward_pre_hook, entering))
 
     def _see(self, quantity: str, column: int, *tensors: Tensor) -> None:
         """Measure now, or at the end of the step what is sure not to be changed in place until then.

@@ -13,6 +13,7 @@ from stabilitysuite.claims.measure import (
     gradient_norm,
     residual_gradient,
     residual_std,
+    shortcut_weight,
     token_cosine,
     training_loss,
     update_ratio,
@@ -196,6 +197,7 @@ def test_every_quantity_has_a_function() -> None:
         residual_gradient("last"),
         residual_std("last"),
         branch_ratio("last"),
+        shortcut_weight(),
         token_cosine(),
         update_ratio(),
     ]
