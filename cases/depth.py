@@ -51,5 +51,5 @@ deepnorm_24_attending = Case(
     optimizer=Adam(lr=2e-3),
     steps=350,
     expect=converges(),
-    control=dict(residual_scale=1.0),
+    control=dict(attention=False),
 )
