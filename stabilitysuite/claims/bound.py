@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.ends import distance, held, range_words
 from stabilitysuite.claims.finding import Finding, Verdict, short
 from stabilitysuite.claims.reading import Measured, Reading
 from stabilitysuite.errors import DeclarationError
@@ -83,7 +84,7 @@ class Bound(Claim):
             arm=arm,
             claim=self.words(),
             verdict=verdict,
-            number=f"{self.measure.words()} = {short(centre)}{place}{_range(interval, remark)}",
+            number=f"{self.measure.words()} = {short(centre)}{place}{range_words(interval, remark)}",
             value=centre,
             interval=interval,
             threshold=self._wanted(),
@@ -126,22 +127,15 @@ class Bound(Claim):
             return centre, None, "undecided", reason, "more seeds"
         low, high = self._bounds(log)
         same = "; the same in every seed: exact, or the seeds change nothing" if interval[0] == interval[1] else ""
-        reason = "the 99 % interval over the seeds "
-        if low <= interval[0] and interval[1] <= high:
-            return centre, interval, "holds", reason + "lies inside" + same, ""
-        if interval[1] < low or interval[0] > high:
-            return centre, interval, "violated", reason + "lies outside" + same, ""
-        return centre, interval, "undecided", reason + "reaches across the bound", "more seeds"
+        verdict, where = held(interval, low, high)
+        reason = f"the 99 % interval over the seeds {where}{same}"
+        return centre, interval, verdict, reason, "more seeds" if verdict == "undecided" else ""
 
     def _margin(self, interval: tuple[float, float] | None, centre: float, log: bool) -> float | None:
         """Distance of the interval from the nearest bound, positive inside: a factor or a difference."""
         if not math.isfinite(centre):
             return None
-        bottom, top = interval if interval is not None else (centre, centre)
-        low, high = self._bounds(log)
-        inside = min(bottom - low, high - top)
-        outside = min(top - low, high - bottom)
-        gap = inside if outside >= 0 else outside
+        gap = distance(interval or (centre, centre), *self._bounds(log))
         return _exp(gap) if log else gap
 
     def first_outside(self, along: Sequence[float]) -> int | None:
@@ -181,9 +175,3 @@ def _exp(value: float) -> float:
         return math.exp(value)
     except OverflowError:
         return math.inf
-
-
-def _range(interval: tuple[float, float] | None, remark: str = "") -> str:
-    told = [] if interval is None else [f"99 % interval {short(interval[0])} to {short(interval[1])}"]
-    told += [remark] if remark else []
-    return f" ({'; '.join(told)})" if told else ""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.ends import distance, held, range_words
 from stabilitysuite.claims.finding import Finding, Verdict, short
 from stabilitysuite.claims.reading import Reading
 from stabilitysuite.errors import DeclarationError
@@ -80,11 +81,11 @@ class Scaling(Claim):
             arm="",
             claim=self.words(),
             verdict=verdict,
-            number=f"exponent = {short(centre)}" + _range(interval),
+            number=f"exponent = {short(centre)}" + range_words(interval),
             value=centre,
             interval=interval,
             threshold=f"in [{short(self.exponent - self.within)}, {short(self.exponent + self.within)}]",
-            margin=None if interval is None else _gap(interval, self.exponent, self.within),
+            margin=None if interval is None else distance(interval, *self._ends()),
             margin_unit="difference",
             seeds=tuple(trace.seed for trace in arms[0]),
             values=slopes,
@@ -102,12 +103,11 @@ class Scaling(Claim):
         interval = mean_interval(slopes, confidence=CONFIDENCE)
         if interval is None:
             return "undecided", centre, None, "one seed has no spread: nothing can be decided from it"
-        low, high = self.exponent - self.within, self.exponent + self.within
-        if low <= interval[0] and interval[1] <= high:
-            return "holds", centre, interval, "the 99 % interval of the slopes lies inside"
-        if interval[1] < low or interval[0] > high:
-            return "violated", centre, interval, "the 99 % interval of the slopes lies outside"
-        return "undecided", centre, interval, "the 99 % interval of the slopes reaches across the bound"
+        verdict, where = held(interval, *self._ends())
+        return verdict, centre, interval, f"the 99 % interval of the slopes {where}"
+
+    def _ends(self) -> tuple[float, float]:
+        return self.exponent - self.within, self.exponent + self.within
 
 
 def _bend(points: Sequence[float], by_seed: Sequence[Sequence[float]]) -> str:
@@ -123,16 +123,6 @@ def _bend(points: Sequence[float], by_seed: Sequence[Sequence[float]]) -> str:
     return (
         f"; no single exponent: {short(halves[0])} over the lower half of the sweep, {short(halves[1])} over the upper"
     )
-
-
-def _gap(interval: tuple[float, float], exponent: float, within: float) -> float:
-    inside = min(interval[0] - (exponent - within), (exponent + within) - interval[1])
-    outside = min(interval[1] - (exponent - within), (exponent + within) - interval[0])
-    return inside if outside >= 0 else outside
-
-
-def _range(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" (99 % interval {short(interval[0])} to {short(interval[1])})"
 
 
 def points_of(sweep: Mapping[str, Sequence[object]], field: str) -> tuple[float, ...]:

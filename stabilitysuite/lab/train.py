@@ -122,11 +122,11 @@ def conditions(device: torch.device, threads: int) -> Iterator[None]:
             torch.set_grad_enabled(True)
             yield
         finally:
-            os.chdir(folder)  # a model of the user's may have gone elsewhere
             torch.set_num_threads(had_threads)
             torch.set_default_dtype(dtype)
             torch.set_flush_denormal(flushed)
             torch.set_grad_enabled(gradients)
+            os.chdir(folder)  # a model of the user's may have gone elsewhere; last, as the folder may be gone
 
 
 def _passes(runs: Sequence[Run]) -> list[list[int]]:
