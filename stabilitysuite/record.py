@@ -51,6 +51,8 @@ class Record:
     """Wall-clock seconds for everything."""
     cpu_seconds: float
     """CPU seconds of the process for everything."""
+    estimated_seconds: float = 0.0
+    """CPU seconds that were expected of it; 0 where it is not known."""
     file: str = ""
     """The file that declares the case, relative to pytest's rootdir, with ``/``; ``""`` where it is not known."""
     line: int = 0
@@ -88,6 +90,7 @@ class Record:
             "started": self.started,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
+            "estimated_seconds": self.estimated_seconds,
             "file": self.file,
             "line": self.line,
             "admission": self.admission,

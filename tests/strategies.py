@@ -269,6 +269,7 @@ records = st.builds(
     started=st.just("2026-01-01T00:00:00+00:00"),
     seconds=st.floats(0, 1e6),
     cpu_seconds=st.floats(0, 1e6),
+    estimated_seconds=st.floats(0, 1e6),
     admission=texts,
     gates=st.booleans(),
 )

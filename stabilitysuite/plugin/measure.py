@@ -16,7 +16,7 @@ from stabilitysuite.catalogue import read_calibration
 from stabilitysuite.claims.finding import Finding
 from stabilitysuite.errors import DeclarationError, RecordError, StabilityError
 from stabilitysuite.judge import judge
-from stabilitysuite.plan import Plan, gate_seeds, plan
+from stabilitysuite.plan import Plan, estimated_seconds, gate_seeds, plan
 from stabilitysuite.plugin.options import Options
 from stabilitysuite.plugin.words import quoted
 from stabilitysuite.record import Record, Status
@@ -68,7 +68,7 @@ def measure(
     surroundings: Mapping[str, Any] = {}
     hashes: dict[str, str] = {}
     trouble: BaseException | None = None
-    admission, gates = "", True
+    admission, gates, expected = "", True, 0.0
     store.started(case_id)
     # Warnings of the user's training are kept by the lab; none of ours is the user's concern.
     with warnings.catch_warnings():
@@ -81,6 +81,7 @@ def measure(
             started, wall, cpu = _clocks()  # once more: the first import takes seconds that are not the case's
             admission, gates = admitted(case, case_id, place[0], options)
             decided = planned(case, options)
+            expected = round(estimated_seconds(case, seeds=len(decided.seeds)), 1)
             surroundings = fingerprint(options.device, options.threads)
             hashes = sources(case)
             traces = run(
@@ -109,6 +110,7 @@ def measure(
             started=started,
             seconds=time.perf_counter() - wall,
             cpu_seconds=time.process_time() - cpu,
+            estimated_seconds=expected,
             file=place[0],
             line=place[1],
             admission=admission,

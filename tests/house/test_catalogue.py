@@ -6,9 +6,12 @@ import importlib.util
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from stabilitysuite.calibration import gate
 from stabilitysuite.case import Case
 from stabilitysuite.catalogue import place, read_calibration
+from stabilitysuite.plan import estimated_seconds
 from tests.house.tree import ROOT
 
 
@@ -59,3 +62,33 @@ def test_no_record_rests_on_so_few_seeds_that_it_says_little() -> None:
     for case_id in declared():
         record = read_calibration(folder(), case_id)
         assert record is None or record.seeds >= 12, case_id
+
+
+QUICK_SECONDS = 15
+"""CPU seconds that a case of the quick tier may take for all its seeds."""
+FLAGSHIPS = {
+    "depth/deepnorm_200",
+    "depth/post_ln_200",
+    "depth/deepnorm_24_attending",
+    "initialisation/post_ln_full_gain",
+    "norm_placement/pre_ln_cold_attending",
+    "warmup/post_ln_cold",
+    "warmup/post_ln_warm",
+}
+"""Cases of 24 and 200 layers by which the project is known: they may take more, together not above the allowance."""
+ALLOWANCE = 250
+
+
+def test_a_quick_case_costs_what_its_tier_allows() -> None:
+    costs = {case_id: estimated_seconds(case) for case_id, case in declared().items() if case.tier == "quick"}
+    dear = {case_id for case_id, seconds in costs.items() if seconds > QUICK_SECONDS}
+    assert dear == FLAGSHIPS & set(costs), "give it fewer steps, layers or seeds, or move it into the full tier"
+    assert sum(costs[case_id] for case_id in dear) <= ALLOWANCE
+
+
+@pytest.mark.parametrize("case_id", sorted(declared()))
+def test_a_declared_cost_is_that_of_the_record(case_id: str) -> None:
+    case, record = declared()[case_id], read_calibration(folder(), case_id)
+    assert record is not None
+    ran = record.claims[0].seeds + (record.rate.claims[0].seeds if record.rate and record.rate.claims else 0)
+    assert record.cpu_seconds / 3 < estimated_seconds(case, seeds=ran) < 3 * record.cpu_seconds

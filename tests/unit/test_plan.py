@@ -108,9 +108,17 @@ def test_the_estimate_grows_with_the_work() -> None:
     for changed in (
         {"steps": 500},
         {"seeds": 30},
-        {"task": Markov(batch=64)},
+        {"task": Markov(batch=4096)},
         {"sweep": {"lr": (1e-3, 1e-2)}},
     ):
         assert estimated_seconds(case(**changed)) > 1.2 * base
     deeper = case(model=Transformer(layers=24, width=64, heads=2))
     assert estimated_seconds(deeper) > 10 * base
+    own = case(
+        model=lambda: None,
+        data=lambda seed: [],
+        loss=lambda model, batch: 0,
+        task=None,
+        expect=gradient_norm().at_most(1),
+    )
+    assert estimated_seconds(own, seeds=16) == pytest.approx(2 * estimated_seconds(own, seeds=8))
