@@ -21,6 +21,7 @@ from stabilitysuite.judge import judge
 from stabilitysuite.plan import TWIN, Plan, gate_seeds, plan
 from stabilitysuite.spec import Spec, Training
 from stabilitysuite.stats.interval import half_width
+from stabilitysuite.stats.sequential import confidence_of
 from stabilitysuite.trace import Trace
 
 __all__ = ["FACTOR", "Round", "calibrate", "rounds", "seeds_of"]
@@ -243,17 +244,18 @@ def _ends_of(claim: Claim | None, log: bool) -> tuple[float, float]:
 
 
 def _decidable(case: Case, tally: Tally) -> Tally:
-    """Note where a number spreads so much over the seeds that the case's own number of them rarely decides it."""
-    count = case.seed_count()
-    if tally.mean is None or tally.deviation is None or count < 2:
+    """Note where a number spreads so much over the seeds that as many as the case may take rarely decide it."""
+    looks = case.looks()
+    if tally.mean is None or tally.deviation is None or looks[-1] < 2:
         return tally
     low, high = _ends_of(_claim_of(case, tally.claim), tally.log)
-    half = half_width(tally.deviation, count)
+    confidence, count = confidence_of(len(looks)), looks[-1]
+    half = half_width(tally.deviation, count, confidence=confidence, degrees=tally.seeds + count - 2)
     if low <= tally.mean - half and tally.mean + half <= high:
         return tally
     shown = [short(math.exp(end) if tally.log else end) for end in (tally.mean - half, tally.mean + half)]
     text = (
-        f"over its {count} seeds the 99 % interval of the mean would be {shown[0]} to {shown[1]}, which reaches across "
+        f"over its {count} seeds the interval of the mean would be {shown[0]} to {shown[1]}, which reaches across "
         "the bound: give it more seeds, or a bound farther away"
     )
     return dataclasses.replace(tally, undecidable=text)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from stabilitysuite.case import Case
 from stabilitysuite.claims.finding import short
+from stabilitysuite.claims.look import Spread
 from stabilitysuite.errors import RecordError
-from stabilitysuite.stats.interval import largest_rate
+from stabilitysuite.stats.interval import Prior, largest_rate
 from stabilitysuite.trace import decode_number, encode_number
 
 __all__ = ["FORMAT", "RATE_SEEDS", "Calibration", "Direction", "RateCheck", "Tally", "gate", "percent", "rounded"]
@@ -146,6 +147,14 @@ class Calibration:
         at_rate = () if self.rate is None else self.rate.claims
         done = done and (self.rate is None or (bool(at_rate) and all(one.seeds >= RATE_SEEDS for one in at_rate)))
         return done and not any(one.wrong for one in (*self.claims, *at_rate))
+
+    def spreads(self) -> dict[tuple[str, str], Spread]:
+        """How each claim's number differs from seed to seed, by arm and claim, where seeds enough were seen."""
+        return {
+            (one.arm, one.claim): Spread(prior=Prior(deviation=one.deviation, degrees=one.seeds - 1), log=one.log)
+            for one in self.claims
+            if one.deviation is not None
+        }
 
     @property
     def worst(self) -> Tally:

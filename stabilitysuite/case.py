@@ -20,7 +20,6 @@ from stabilitysuite import declaration
 from stabilitysuite.changes import changed, is_part_field
 from stabilitysuite.claims import measure, outcome  # noqa: F401 -- a written case may hold a claim of any family
 from stabilitysuite.claims.claim import Claim
-from stabilitysuite.claims.scaling import points_of
 from stabilitysuite.declaration import Declared, callable_name, from_builtins, leaves, same, to_builtins
 from stabilitysuite.errors import DeclarationError, nearest
 from stabilitysuite.spec import (
@@ -42,6 +41,8 @@ Tier = Literal["quick", "full", "paper"]
 TIERS: tuple[Tier, ...] = ("quick", "full", "paper")
 MEANING = 1
 """Part of every digest. A digest leaves defaults out: raise this when a default changes, and it changes too."""
+LOOKS = (3, 5, 8)
+"""Numbers of seeds at which a training is judged: with a calibrated spread three nearly always decide."""
 INITIAL_SEEDS = 16
 """Seeds of a case that only initialises: one forward and backward pass each."""
 
@@ -153,7 +154,7 @@ class Case(metaclass=Declared):
     expect: Claim | tuple[Claim, ...]
     """What must hold: one claim or several."""
     seeds: int | None = None
-    """Seeds to judge on; by default 3, and 16 where nothing is trained."""
+    """Seeds to judge on; by default as many as are needed, 3, 5 or 8, and 16 where nothing is trained."""
     tier: Tier = "quick"
     """When it runs: ``quick``, ``full`` or ``paper``."""
     control: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
@@ -237,8 +238,7 @@ class Case(metaclass=Declared):
                     f"{claim.words()} needs control=: the one change with which the same training converges, "
                     "so that a stall can be told from slowness"
                 )
-            if claim.along():
-                points_of(self.sweep or {}, claim.along())
+            claim.check_arms(tuple(self.variants or ()), self.sweep or {})
         for arm in self.arms():
             check_training(self.arm(arm))
             for claim in self.claims:
@@ -311,11 +311,12 @@ class Case(metaclass=Declared):
             raise DeclarationError(f"Case {self.says!r} has no control: give it control=, one change that violates it")
         return changed(self.arm(name), dict(self.control), "control")
 
-    def seed_count(self) -> int:
-        """How many seeds it is judged on by default."""
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of seeds at which it is judged, ascending; the first that decides is the last."""
         if self.seeds is not None:
-            return self.seeds
-        return max(claim.default_seeds for claim in self.claims) if self.steps else INITIAL_SEEDS
+            return (self.seeds,)
+        own = [claim.looks() for claim in self.claims if claim.looks()]
+        return max(own, key=lambda sizes: sizes[-1]) if own else LOOKS if self.steps else (INITIAL_SEEDS,)
 
     def but(self, **changes: Unpack[Changes]) -> Case:
         """A case that differs from this one in the given fields, and says something new.

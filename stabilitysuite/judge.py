@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stabilitysuite.case import Case
 from stabilitysuite.claims.finding import Finding
-from stabilitysuite.claims.scaling import points_of
+from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.plan import TWIN
 from stabilitysuite.trace import TROUBLE, Trace
@@ -14,12 +14,13 @@ from stabilitysuite.trace import TROUBLE, Trace
 __all__ = ["judge"]
 
 
-def judge(case: Case, traces: Sequence[Trace]) -> tuple[Finding, ...]:
+def judge(case: Case, traces: Sequence[Trace], look: Look = ONLY) -> tuple[Finding, ...]:
     """Judge all claims of a case, arm by arm.
 
     Args:
         case: What is claimed.
         traces: What the runs of its plan left.
+        look: At how many seeds it is looked, and what calibration knows.
 
     Returns:
         One finding a claim and arm, in the order in which they are declared.
@@ -33,20 +34,19 @@ def judge(case: Case, traces: Sequence[Trace]) -> tuple[Finding, ...]:
                 f"seed {trace.seed}{_of(trace.arm)} ended as {trace.outcome.name} at step {trace.outcome.step}: "
                 f"{trace.outcome.detail}"
             )
+    by_arm = {arm: [trace for trace in traces if trace.arm == arm] for arm in case.arms()}
     findings: list[Finding] = []
-    for arm in case.arms():
-        own = [trace for trace in traces if trace.arm == arm]
+    for arm, own in by_arm.items():
         twins = [trace for trace in traces if trace.arm == arm + TWIN]
         if not own:
             raise MeasurementError(f"no trace{_of(arm)}: there is nothing to judge")
         if not twins and any(claim.needs_twin() for claim in case.claims):
             raise MeasurementError(f"no trace of the twin{_of(arm)}: a stall cannot be told from slowness")
-        alone = [claim for claim in case.claims if not claim.along()]
-        findings += [claim.judge(arm, own, twins, case.arm(arm).steps) for claim in alone]
-    by_arm = [[trace for trace in traces if trace.arm == arm] for arm in case.arms()]
-    for claim in case.claims:
-        if field := claim.along():
-            findings.append(claim.judge_along(points_of(case.sweep or {}, field), by_arm))
+        alone = [claim for claim in case.claims if not claim.together()]
+        findings += [claim.judge(arm, own, twins, case.arm(arm).steps, look) for claim in alone]
+    swept = next(iter((case.sweep or {}).values()), case.arms())
+    points = dict(zip(case.arms(), swept, strict=True))
+    findings += [claim.judge_together(points, by_arm, look) for claim in case.claims if claim.together()]
     return tuple(findings)
 
 

@@ -57,10 +57,10 @@ def plan(case: Case, *, seeds: tuple[int, ...] | None = None, control: bool = Fa
 
     Args:
         case: What is asked.
-        seeds: Seeds to run; by default derived from the case's digest.
+        seeds: Seeds to run; by default those of the first look, derived from the case's digest.
         control: Plan the control in place of the case: same seeds, steps and evaluation, one field changed.
     """
-    chosen = gate_seeds(case, case.seed_count()) if seeds is None else seeds
+    chosen = gate_seeds(case, case.looks()[0]) if seeds is None else seeds
     horizon = max(claim.horizon for claim in case.claims)
     needs_twin = any(claim.needs_twin() for claim in case.claims)
     runs: list[Run] = []
@@ -96,10 +96,10 @@ def estimated_seconds(case: Case, *, seeds: int | None = None) -> float:
 
     Args:
         case: What is to be run.
-        seeds: How many, in place of the case's own number.
+        seeds: How many; by default those of the first look.
     """
     seconds = 0.0
-    many = case.seed_count() if seeds is None else seeds
+    many = case.looks()[0] if seeds is None else seeds
     for run in plan(case, seeds=(0,)).runs:
         model, task = run.training.model, run.training.task
         tokens = getattr(task, "batch", 16) * getattr(task, "length", getattr(task, "tokens", 32))

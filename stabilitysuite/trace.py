@@ -7,7 +7,8 @@ values are data, not errors: they are kept as ``nan`` and ``inf`` and spelled as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,7 @@ __all__ = [
     "Trace",
     "decode_number",
     "encode_number",
+    "mixed_ends",
 ]
 
 OutcomeName = Literal[
@@ -241,3 +243,16 @@ class Trace:
             engine=data["engine"],
             seconds=data["seconds"],
         )
+
+
+ON_THE_WAY = frozenset({"converged", "learning", "initialised"})
+"""Outcomes between which there is no jump: how far a run came by the declared step."""
+
+
+def mixed_ends(traces: Sequence[Trace]) -> str:
+    """How runs ended where they ended in kinds as different as trained and stalled; empty where they did not."""
+    names = [trace.outcome.name for trace in traces]
+    kinds = {"trained" if name in ON_THE_WAY else name for name in names}
+    if len(kinds) < 2:
+        return ""
+    return ", ".join(f"{count} {name}" for name, count in Counter(names).most_common())

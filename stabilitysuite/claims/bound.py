@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from stabilitysuite.claims.claim import Claim
-from stabilitysuite.claims.ends import distance, held, range_words
-from stabilitysuite.claims.finding import Finding, Verdict, short
+from stabilitysuite.claims.ends import Decision, decide, range_words
+from stabilitysuite.claims.finding import Finding, short
+from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.claims.reading import Measured, Reading
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.spec import Training
-from stabilitysuite.stats.interval import mean_interval
-from stabilitysuite.trace import Trace
+from stabilitysuite.stats.interval import Prior
+from stabilitysuite.trace import Trace, mixed_ends
 
-__all__ = ["CONFIDENCE", "Bound"]
-
-CONFIDENCE = 0.99
+__all__ = ["Bound"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound(Claim):
     """A number lies in [low, high]; built by ``near``, ``between``, ``at_most`` and ``at_least``.
 
-    The 99 % t interval of the mean over the seeds is held against the bounds, of the logarithm where the number
-    is a ratio: inside holds, outside is violated, across is undecided. A seed whose number is not finite is
-    outside of every bound.
+    The t interval of the mean over the seeds is held against the bounds, of the logarithm where the number is a
+    ratio: inside holds, outside is violated, across is undecided. Where calibration knows the spread it is part of
+    the interval. A seed whose number is not finite is outside of every bound.
     """
-
-    default_seeds: ClassVar[int] = 3
 
     measure: Reading
     low: float | None = None
@@ -68,32 +65,33 @@ class Bound(Claim):
         """What its measure can never have is refused."""
         self.measure.check(training)
 
-    def judge(self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int) -> Finding:
+    def judge(
+        self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int, look: Look = ONLY
+    ) -> Finding:
         """Hold the interval over the seeds against the bounds."""
         del twins, steps
         read = [self.measure.read(trace) for trace in traces]
         values = tuple(one.value for one in read)
         log = self.measure.on_log_scale() and all(math.isfinite(value) and value > 0 for value in values)
-        centre, interval, verdict, reason, remedy = self._decide(values, log, traces)
-        margin = self._margin(interval, centre, log)
-        if log:
-            centre = _exp(centre)
-            interval = None if interval is None else (_exp(interval[0]), _exp(interval[1]))
+        found = self._decide(values, log, traces, look.prior(arm, self.words(), log=log), look.confidence)
+        plain = _exp if log else float
+        interval = None if found.interval is None else (plain(found.interval[0]), plain(found.interval[1]))
         place, remark = self._place(read, traces)
+        told = range_words(interval, remark, confidence=look.confidence)
         return Finding(
             arm=arm,
             claim=self.words(),
-            verdict=verdict,
-            number=f"{self.measure.words()} = {short(centre)}{place}{range_words(interval, remark)}",
-            value=centre,
+            verdict=found.verdict,
+            number=f"{self.measure.words()} = {short(plain(found.centre))}{place}{told}",
+            value=plain(found.centre),
             interval=interval,
             threshold=self._wanted(),
-            margin=margin,
+            margin=None if found.margin is None else plain(found.margin),
             margin_unit="factor" if log else "difference",
             seeds=tuple(trace.seed for trace in traces),
             values=values,
-            reason=reason,
-            remedy=remedy,
+            reason=found.reason,
+            remedy=found.remedy,
             published=self.published,
             wrong=tuple(one.seed for one, value in zip(traces, values, strict=True) if not self._inside(value)),
         )
@@ -112,31 +110,15 @@ class Bound(Claim):
         return low if low == -math.inf else math.log(low), math.log(high)
 
     def _decide(
-        self, values: tuple[float, ...], log: bool, traces: Sequence[Trace]
-    ) -> tuple[float, tuple[float, float] | None, Verdict, str, Literal["", "more seeds"]]:
-        """Centre, interval (both on the scale on which it is judged), verdict, reason and remedy."""
+        self, values: tuple[float, ...], log: bool, traces: Sequence[Trace], prior: Prior | None, confidence: float
+    ) -> Decision:
+        """On the scale on which it is judged; of seeds that are not finite the reason names which."""
         broken = [trace.seed for trace, value in zip(traces, values, strict=True) if not math.isfinite(value)]
-        if broken:
-            reason = f"not finite in {len(broken)} of {len(values)} seeds ({', '.join(map(str, broken))})"
-            return math.nan, None, "violated", reason, ""
         scaled = [math.log(value) for value in values] if log else list(values)
-        centre = math.fsum(value / len(scaled) for value in scaled)
-        interval = mean_interval(scaled, confidence=CONFIDENCE)
-        if interval is None:
-            reason = "one seed has no spread: nothing can be decided from it"
-            return centre, None, "undecided", reason, "more seeds"
-        low, high = self._bounds(log)
-        same = "; the same in every seed: exact, or the seeds change nothing" if interval[0] == interval[1] else ""
-        verdict, where = held(interval, low, high)
-        reason = f"the 99 % interval over the seeds {where}{same}"
-        return centre, interval, verdict, reason, "more seeds" if verdict == "undecided" else ""
-
-    def _margin(self, interval: tuple[float, float] | None, centre: float, log: bool) -> float | None:
-        """Distance of the interval from the nearest bound, positive inside: a factor or a difference."""
-        if not math.isfinite(centre):
-            return None
-        gap = distance(interval or (centre, centre), *self._bounds(log))
-        return _exp(gap) if log else gap
+        found = decide(scaled, *self._bounds(log), confidence=confidence, prior=prior, mixed=mixed_ends(traces))
+        if not broken:
+            return found
+        return dataclasses.replace(found, reason=f"{found.reason} ({', '.join(map(str, broken))})")
 
     def first_outside(self, along: Sequence[float]) -> int | None:
         """Position of the first value that breaks the bound which ``max`` or ``min`` is held against.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.spec import Spec, Training
 from stabilitysuite.trace import Trace
 
@@ -19,16 +20,29 @@ class Claim(Spec):
 
     horizon: ClassVar[int] = 1
     """How many times the declared steps the case itself is run."""
-    default_seeds: ClassVar[int] = 3
-    """Seeds when the case names none and trains."""
 
     def words(self) -> str:
         """The claim as a person would say it."""
         raise NotImplementedError
 
-    def along(self) -> str:
-        """The field of the sweep over whose arms it is judged together; empty where each arm is judged alone."""
-        return ""
+    def together(self) -> bool:
+        """Whether it is judged over all arms together, not on each alone."""
+        return False
+
+    def check_arms(self, variants: Sequence[str], sweep: Mapping[str, Sequence[object]]) -> None:
+        """Refuse arms over which it cannot be judged.
+
+        Args:
+            variants: Names of the case's variants.
+            sweep: The case's swept field and its values.
+
+        Raises:
+            DeclarationError: They are none, too few, or others than the claim names.
+        """
+
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of seeds at which it wants to be judged, where they are not those of any other claim."""
+        return ()
 
     def needs_twin(self) -> bool:
         """Whether it is judged beside the control as a twin that must train."""
@@ -53,7 +67,9 @@ class Claim(Spec):
             DeclarationError: The training has no floor, no steps, or no such layer.
         """
 
-    def judge(self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int) -> Finding:
+    def judge(
+        self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int, look: Look = ONLY
+    ) -> Finding:
         """Judge one arm.
 
         Args:
@@ -61,14 +77,18 @@ class Claim(Spec):
             traces: Its traces, one a seed.
             twins: Traces of the twin, where the claim needs one.
             steps: The declared number of steps.
+            look: At how many seeds it is looked, and what calibration knows.
         """
         raise NotImplementedError
 
-    def judge_along(self, points: Sequence[float], arms: Sequence[Sequence[Trace]]) -> Finding:
-        """Judge all arms of a sweep together, where ``along()`` names its field.
+    def judge_together(
+        self, points: Mapping[str, object], arms: Mapping[str, Sequence[Trace]], look: Look = ONLY
+    ) -> Finding:
+        """Judge all arms together, where ``together()`` says so.
 
         Args:
-            points: Values of the swept field.
-            arms: For each value its traces, the same seeds in the same order.
+            points: By arm the value of the swept field; the arm's name itself for a variant.
+            arms: By arm its traces, the same seeds in the same order.
+            look: At how many seeds it is looked, and what calibration knows.
         """
         raise NotImplementedError

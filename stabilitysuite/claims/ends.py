@@ -1,12 +1,101 @@
-"""An interval over the seeds held against two ends: what the bound and the scaling family share."""
+"""Numbers of the seeds held against two ends: what the bound, order, scaling and sensitivity families share."""
 
 from __future__ import annotations
 
-from stabilitysuite.claims.finding import Verdict, short
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["distance", "held", "range_words"]
+from stabilitysuite.claims.finding import Verdict, short
+from stabilitysuite.stats.interval import Prior, mean_interval, outdone
+from stabilitysuite.stats.paired import sign_test
+from stabilitysuite.stats.sequential import ERROR
+
+__all__ = ["Decision", "decide", "distance", "held", "percentage", "range_words"]
 
 Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the numbers of the seeds decide, on the scale on which they were judged."""
+
+    verdict: Verdict
+    reason: str
+    remedy: Literal["", "more seeds", "more steps"]
+    centre: float
+    interval: Interval | None
+    margin: float | None
+    """Distance of the interval from the nearest end, negative where any of it is outside."""
+
+
+def decide(
+    values: Sequence[float],
+    low: float,
+    high: float,
+    *,
+    confidence: float,
+    prior: Prior | None = None,
+    mixed: str = "",
+) -> Decision:
+    """Hold the mean of the seeds against [low, high].
+
+    Args:
+        values: One number a seed; one that is not finite is outside of every bound.
+        low: Lower end, ``-inf`` for none.
+        high: Upper end, ``inf`` for none.
+        confidence: Coverage of the interval.
+        prior: The calibrated spread.
+        mixed: How the runs ended, where they did not all end alike. Their numbers are then of two kinds, a mean of
+            which says nothing: only all seeds on one side, and enough of them, decide (sign test).
+    """
+    broken = sum(not math.isfinite(value) for value in values)
+    if broken:
+        reason = f"not finite in {broken} of {len(values)} seeds"
+        return Decision(verdict="violated", reason=reason, remedy="", centre=math.nan, interval=None, margin=None)
+    centre = math.fsum(value / len(values) for value in values)
+    if mixed:
+        return _by_sign(values, low, high, mixed)
+    interval = mean_interval(values, confidence=confidence, prior=prior)
+    if interval is None:
+        return Decision(
+            verdict="undecided",
+            reason="one seed has no spread: nothing can be decided from it",
+            remedy="more seeds",
+            centre=centre,
+            interval=None,
+            margin=None,
+        )
+    verdict, where = held(interval, low, high)
+    same = "; the same in every seed: exact, or the seeds change nothing" if interval[0] == interval[1] else ""
+    wider = prior is not None and outdone(values, prior)
+    own = f"; the seeds spread more than the {short(prior.deviation)} of calibration" if prior and wider else ""
+    return Decision(
+        verdict=verdict,
+        reason=f"the {percentage(confidence)} interval over the seeds {where}{same}{own}",
+        remedy="more seeds" if verdict == "undecided" else "",
+        centre=centre,
+        interval=interval,
+        margin=distance(interval, low, high),
+    )
+
+
+def _by_sign(values: Sequence[float], low: float, high: float, mixed: str) -> Decision:
+    inside = [low <= value <= high for value in values]
+    verdict: Verdict = "undecided"
+    for side, outcome in ((True, "holds"), (False, "violated")):
+        if all(one is side for one in inside) and sign_test([True] * len(values)) <= ERROR:
+            verdict = outcome  # type: ignore[assignment]
+    closest = min(min(value - low, high - value) for value in values)
+    return Decision(
+        verdict=verdict,
+        reason=f"the runs end differently ({mixed}), so no mean is taken: {sum(inside)} of {len(values)} seeds inside",
+        remedy="more seeds" if verdict == "undecided" else "",
+        centre=sorted(values)[len(values) // 2],
+        interval=None,
+        margin=closest if verdict != "violated" else max(min(value - low, high - value) for value in values),
+    )
 
 
 def held(interval: Interval, low: float, high: float) -> tuple[Verdict, str]:
@@ -25,8 +114,15 @@ def distance(interval: Interval, low: float, high: float) -> float:
     return inside if outside >= 0 else outside
 
 
-def range_words(interval: Interval | None, remark: str = "") -> str:
+def percentage(confidence: float) -> str:
+    """Such as ``99 %``: the coverage that an interval has at least."""
+    return f"{math.floor(100 * confidence + 1e-9)} %"
+
+
+def range_words(interval: Interval | None, remark: str = "", *, confidence: float = 0.99) -> str:
     """Such as `` (99 % interval 1.5 to 1.7; a remark)``; empty where there is nothing to say."""
-    told = [] if interval is None else [f"99 % interval {short(interval[0])} to {short(interval[1])}"]
+    told = []
+    if interval is not None:
+        told.append(f"{percentage(confidence)} interval {short(interval[0])} to {short(interval[1])}")
     told += [remark] if remark else []
     return f" ({'; '.join(told)})" if told else ""

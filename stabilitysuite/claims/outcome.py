@@ -10,9 +10,9 @@ from typing import Literal
 
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, Verdict, short
+from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.errors import DeclarationError, NoData
 from stabilitysuite.spec import Markov, Training
-from stabilitysuite.stats.interval import binomial_tail
 from stabilitysuite.trace import Trace
 
 __all__ = ["DECLARED_SIDE", "Ends", "collapses", "converges", "diverges", "fails_to_train", "stalls"]
@@ -31,17 +31,16 @@ DECLARED_SIDE: dict[Side, tuple[str, ...]] = {
 
 ADMITTED_RATE = 0.05
 """Share of seeds on the wrong side that an admitted case may have; more than this explains is a violation."""
-LEVEL = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ends(Claim):
     """How the runs end; built by the functions below, such as ``converges()``.
 
-    Every seed on the declared side: holds. Wrong sides are counted: violated when so many would come up with
-    probability below 1 % in a case of which 5 % of the seeds end on the wrong side (two of three), else
-    undecided. A stall holds only if the twin, which differs in the control's one field, converged by the same
-    step, and if it survives twice that horizon.
+    Every seed on the declared side: holds. Wrong sides are counted: violated when so many would come up, at this look
+    or an earlier one, with probability below 1 % in a case of which 5 % of the seeds end on the wrong side (2 of 3,
+    3 of 5, 4 of 8), else undecided. A stall holds only if the twin, which differs in the control's one field,
+    converged by the same step, and if it survives twice that horizon.
     """
 
     side: Side
@@ -88,7 +87,9 @@ class Ends(Claim):
                 "the loss at which your training counts as done"
             )
 
-    def judge(self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int) -> Finding:
+    def judge(
+        self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int, look: Look = ONLY
+    ) -> Finding:
         """Count the seeds on the declared side, then weigh the worst one's progress."""
         right = DECLARED_SIDE[self.side]
         ends = [self._end(trace, trace.outcome.name) for trace in traces]
@@ -100,7 +101,8 @@ class Ends(Claim):
             if self._end(twin, twin.outcome_at(steps).name) != "converged"
         }
         values = tuple(_final(trace) for trace in traces)
-        verdict, reason, remedy = self._decide(wrong, ends, early, [*late.values()], len(twins))
+        enough = look.too_many(len(traces), ADMITTED_RATE)
+        verdict, reason, remedy = self._decide(wrong, ends, early, [*late.values()], len(twins), enough)
         position = self._worst(values)
         margin = self._margin(values, traces)
         if any(wrong) and margin is not None and margin >= 0:
@@ -138,6 +140,7 @@ class Ends(Claim):
         early: Sequence[str],
         late_twins: Sequence[str],
         twins: int,
+        enough: int,
     ) -> tuple[Verdict, str, Literal["", "more seeds", "more steps"]]:
         count = len(wrong)
         if not any(wrong):
@@ -154,7 +157,7 @@ class Ends(Claim):
             return "holds", f"all {count} seeds on the declared side{smoke}", ""
         shown = ends if any(name not in DECLARED_SIDE[self.side] for name in ends) else early
         reason = f"{sum(wrong)} of {count} seeds on the wrong side ({_counted(shown)})"
-        if binomial_tail(sum(wrong), count, ADMITTED_RATE) <= LEVEL:
+        if sum(wrong) >= enough:
             return "violated", reason, ""
         return "undecided", reason, "more steps" if "learning" in shown else "more seeds"
 
@@ -192,8 +195,9 @@ class Ends(Claim):
 def _decisive(traces: Sequence[Trace], wrong: Sequence[bool]) -> tuple[int, ...]:
     """The first seeds on the wrong side, as many as are a violation by themselves."""
     seeds = [trace.seed for trace, failed in zip(traces, wrong, strict=True) if failed]
-    enough = next(count for count in range(1, len(seeds) + 1) if binomial_tail(count, count, ADMITTED_RATE) <= LEVEL)
-    return tuple(seeds[:enough])
+    return tuple(
+        seeds[: next(count for count in range(1, len(seeds) + 1) if ONLY.too_many(count, ADMITTED_RATE) <= count)]
+    )
 
 
 def _final(trace: Trace) -> float:

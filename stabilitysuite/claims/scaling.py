@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stabilitysuite.claims.claim import Claim
-from stabilitysuite.claims.ends import distance, held, range_words
-from stabilitysuite.claims.finding import Finding, Verdict, short
+from stabilitysuite.claims.ends import decide, range_words
+from stabilitysuite.claims.finding import Finding, short
+from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.claims.reading import Reading
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.spec import Training
@@ -19,6 +20,7 @@ from stabilitysuite.trace import Trace
 __all__ = ["LEAST_POINTS", "Scaling"]
 
 CONFIDENCE = 0.99
+"""Of the curvature, which only adds a remark."""
 LEAST_POINTS = 3
 """Points of a sweep from which on an exponent means something."""
 
@@ -48,9 +50,14 @@ class Scaling(Claim):
         """Such as ``branch_ratio scales as gain^7 within 0.1``."""
         return f"{self.measure.words()} scales as {self.field}^{short(self.exponent)} within {short(self.within)}"
 
-    def along(self) -> str:
+    def together(self) -> bool:
         """It is judged over all arms of a sweep of its field."""
-        return self.field
+        return True
+
+    def check_arms(self, variants: Sequence[str], sweep: Mapping[str, Sequence[object]]) -> None:
+        """It needs a sweep of its field over at least three positive numbers."""
+        del variants
+        _check_points(sweep, self.field)
 
     def quantities(self) -> frozenset[str]:
         """What its measure reads."""
@@ -64,47 +71,37 @@ class Scaling(Claim):
         """What its measure can never have is refused."""
         self.measure.check(training)
 
-    def judge_along(self, points: Sequence[float], arms: Sequence[Sequence[Trace]]) -> Finding:
-        """Judge the sweep.
-
-        Args:
-            points: Values of the field, all positive.
-            arms: For each point its traces, the same seeds in the same order.
-        """
-        by_seed = [[self.measure.read(arm[index]).value for arm in arms] for index in range(len(arms[0]))]
-        usable = [seed for seed in by_seed if all(math.isfinite(value) and value > 0 for value in seed)]
-        slopes = tuple(slope(points, seed) if seed in usable else math.nan for seed in by_seed)
-        verdict, centre, interval, reason = self._decide(slopes)
-        if len(usable) == len(by_seed):
-            reason += _bend(points, by_seed)
+    def judge_together(
+        self, points: Mapping[str, object], arms: Mapping[str, Sequence[Trace]], look: Look = ONLY
+    ) -> Finding:
+        """Judge the sweep."""
+        sizes = [float(str(value)) for value in points.values()]
+        traces = next(iter(arms.values()))
+        by_seed = [[self.measure.read(own[index]).value for own in arms.values()] for index in range(len(traces))]
+        usable = [all(math.isfinite(value) and value > 0 for value in seed) for seed in by_seed]
+        slopes = tuple(slope(sizes, seed) if fit else math.nan for seed, fit in zip(by_seed, usable, strict=True))
+        prior = look.prior("", self.words(), log=False)
+        found = decide(slopes, *self._ends(), confidence=look.confidence, prior=prior)
+        reason = found.reason.replace("not finite", "not a positive finite number").replace(
+            "over the seeds", "of the slopes"
+        )
         return Finding(
             arm="",
             claim=self.words(),
-            verdict=verdict,
-            number=f"exponent = {short(centre)}" + range_words(interval),
-            value=centre,
-            interval=interval,
+            verdict=found.verdict,
+            number=f"exponent = {short(found.centre)}" + range_words(found.interval, confidence=look.confidence),
+            value=found.centre,
+            interval=found.interval,
             threshold=f"in [{short(self.exponent - self.within)}, {short(self.exponent + self.within)}]",
-            margin=None if interval is None else distance(interval, *self._ends()),
+            margin=found.margin,
             margin_unit="difference",
-            seeds=tuple(trace.seed for trace in arms[0]),
+            seeds=tuple(trace.seed for trace in traces),
             values=slopes,
-            reason=reason,
-            remedy="more seeds" if verdict == "undecided" else "",
+            reason=reason + (_bend(sizes, by_seed) if all(usable) else ""),
+            remedy=found.remedy,
             published=self.published,
-            wrong=tuple(one.seed for one, own in zip(arms[0], slopes, strict=True) if not math.isfinite(own)),
+            wrong=tuple(one.seed for one, fit in zip(traces, usable, strict=True) if not fit),
         )
-
-    def _decide(self, slopes: Sequence[float]) -> tuple[Verdict, float, tuple[float, float] | None, str]:
-        broken = sum(not math.isfinite(one) for one in slopes)
-        if broken:
-            return "violated", math.nan, None, f"not a positive finite number in {broken} of {len(slopes)} seeds"
-        centre = math.fsum(slopes) / len(slopes)
-        interval = mean_interval(slopes, confidence=CONFIDENCE)
-        if interval is None:
-            return "undecided", centre, None, "one seed has no spread: nothing can be decided from it"
-        verdict, where = held(interval, *self._ends())
-        return verdict, centre, interval, f"the 99 % interval of the slopes {where}"
 
     def _ends(self) -> tuple[float, float]:
         return self.exponent - self.within, self.exponent + self.within
@@ -125,12 +122,8 @@ def _bend(points: Sequence[float], by_seed: Sequence[Sequence[float]]) -> str:
     )
 
 
-def points_of(sweep: Mapping[str, Sequence[object]], field: str) -> tuple[float, ...]:
-    """The values of a sweep as numbers.
-
-    Raises:
-        DeclarationError: The sweep is over another field, too short, or not over positive numbers.
-    """
+def _check_points(sweep: Mapping[str, Sequence[object]], field: str) -> None:
+    """Refuse a sweep over another field, one that is too short, or one not over positive numbers."""
     if field not in sweep:
         raise DeclarationError(f"scales_with({field!r}) needs sweep=dict({field}=(...))")
     values = sweep[field]
@@ -138,7 +131,5 @@ def points_of(sweep: Mapping[str, Sequence[object]], field: str) -> tuple[float,
         raise DeclarationError(
             f"an exponent needs at least {LEAST_POINTS} points, the sweep over {field} has {len(values)}"
         )
-    numbers = [float(value) for value in values if isinstance(value, int | float) and value > 0]
-    if len(numbers) < len(values):
+    if any(not isinstance(value, int | float) or value <= 0 for value in values):
         raise DeclarationError(f"an exponent needs positive numbers, the sweep over {field} has {tuple(values)}")
-    return tuple(numbers)

@@ -53,7 +53,7 @@ def calibrated(case: Case, case_id: str, options: Options, watch: Watch | None) 
 
     def train(one: Plan) -> Sequence[Trace]:
         # the budget is of a case on its own seeds, and a round may have more of them
-        share = max(1.0, len(one.seeds) / case.seed_count())
+        share = max(1.0, len(one.seeds) / case.looks()[0])
         budget = None if options.budget is None else options.budget * share
         return run(one.runs, device=options.device, threads=options.threads, budget=budget, progress=progress)
 

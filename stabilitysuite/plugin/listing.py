@@ -43,6 +43,7 @@ def _lines(items: list[pytest.Item]) -> list[str]:
     lines = [f"{'case':{width}}  tier   seeds  seconds  says"]
     for item in cases:
         case = item.case
-        seconds = f"{estimated_seconds(case):.1f}"
-        lines.append(f"{item.case_id:{width}}  {case.tier:5}  {case.seed_count():5}  {seconds:>7}  {case.says}")
+        seconds, looks = f"{estimated_seconds(case):.1f}", case.looks()
+        seeds = f"{looks[0]}-{looks[-1]}" if len(looks) > 1 else str(looks[0])
+        lines.append(f"{item.case_id:{width}}  {case.tier:5}  {seeds:>5}  {seconds:>7}  {case.says}")
     return lines + others

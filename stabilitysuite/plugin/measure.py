@@ -6,6 +6,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,26 +15,40 @@ from stabilitysuite.calibration import gate
 from stabilitysuite.case import Case
 from stabilitysuite.catalogue import read_calibration
 from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.look import Spread
 from stabilitysuite.errors import DeclarationError, RecordError, StabilityError
-from stabilitysuite.judge import judge
-from stabilitysuite.plan import Plan, estimated_seconds, gate_seeds, plan
+from stabilitysuite.plan import Plan, estimated_seconds
 from stabilitysuite.plugin.options import Options
 from stabilitysuite.plugin.words import quoted
 from stabilitysuite.record import Record, Status
+from stabilitysuite.settle import settle
 from stabilitysuite.store import Session, now
 from stabilitysuite.trace import Trace
 
 if TYPE_CHECKING:
     from stabilitysuite.lab.train import Progress
 
-__all__ = ["Watch", "admitted", "measure", "planned", "words"]
+__all__ = ["Admission", "Watch", "admitted", "looks_of", "measure", "words"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What calibration says of a case."""
+
+    words: str = ""
+    """In one sentence; empty where no records are kept."""
+    gates: bool = True
+    """Whether a violated claim fails the session."""
+    spreads: Mapping[tuple[str, str], Spread] = field(default_factory=dict)
+    """How its numbers differ from seed to seed, by arm and claim."""
+
 
 Watch = Callable[[Plan], "Callable[[Progress], None]"]
 """Given the plan that is about to run, what to call at each step."""
 
 
-def planned(case: Case, options: Options) -> Plan:
-    """The plan of a case, with the seeds and the control that were asked for.
+def looks_of(case: Case, options: Options) -> tuple[int, ...]:
+    """At how many seeds a case is judged: its own numbers, unless the session names how many or which.
 
     Raises:
         DeclarationError: The control is asked for and there is none.
@@ -43,8 +58,9 @@ def planned(case: Case, options: Options) -> Plan:
             f"{case.says!r} has no control=, so nothing proves that it can fail: "
             "declare the smallest change that breaks it"
         )
-    seeds = gate_seeds(case, options.seeds) if options.seeds else options.seed or None
-    return plan(case, seeds=seeds, control=options.controls)
+    if options.seed:
+        return (len(options.seed),)
+    return (options.seeds,) if options.seeds else case.looks()
 
 
 def measure(
@@ -63,12 +79,12 @@ def measure(
     Returns:
         The record, and what went wrong where the case could not be judged.
     """
-    traces: Sequence[Trace] = ()
+    traces: list[Trace] = []
     findings: tuple[Finding, ...] = ()
     surroundings: Mapping[str, Any] = {}
     hashes: dict[str, str] = {}
     trouble: BaseException | None = None
-    admission, gates, expected = "", True, 0.0
+    admission, expected = Admission(), 0.0
     store.started(case_id)
     # Warnings of the user's training are kept by the lab; none of ours is the user's concern.
     with warnings.catch_warnings():
@@ -76,22 +92,23 @@ def measure(
         started, wall, cpu = _clocks()
         try:
             from stabilitysuite.lab.environment import fingerprint, sources
-            from stabilitysuite.lab.train import run
 
+            train = _trainer(options, watch, traces)
             started, wall, cpu = _clocks()  # once more: the first import takes seconds that are not the case's
-            admission, gates = admitted(case, case_id, place[0], options)
-            decided = planned(case, options)
-            expected = round(estimated_seconds(case, seeds=len(decided.seeds)), 1)
+            admission = admitted(case, case_id, place[0], options)
+            looks = looks_of(case, options)
+            expected = round(estimated_seconds(case, seeds=looks[0]), 1)
             surroundings = fingerprint(options.device, options.threads)
             hashes = sources(case)
-            traces = run(
-                decided.runs,
-                device=options.device,
-                threads=options.threads,
-                budget=options.budget,
-                progress=watch(decided) if watch else None,
+            findings = settle(
+                case,
+                train,
+                looks=looks,
+                seeds=options.seed or None,
+                control=options.controls,
+                spreads=admission.spreads,
+                again=admission.gates and not options.controls and not options.seed,
             )
-            findings = judge(case, traces)
         except (KeyboardInterrupt, pytest.exit.Exception):
             raise
         except BaseException as error:  # noqa: BLE001 -- the caller raises it, after the record is written
@@ -113,8 +130,8 @@ def measure(
             estimated_seconds=expected,
             file=place[0],
             line=place[1],
-            admission=admission,
-            gates=gates,
+            admission=admission.words,
+            gates=admission.gates,
         )
         try:
             store.record(record)
@@ -124,8 +141,28 @@ def measure(
     return record, trouble
 
 
-def admitted(case: Case, case_id: str, file: str, options: Options) -> tuple[str, bool]:
-    """What the kept calibration records say of a case, and whether it gates; nothing where none are kept.
+def _trainer(options: Options, watch: Watch | None, traces: list[Trace]) -> Callable[[Plan], Sequence[Trace]]:
+    """What carries out the plans of a case, within one budget for all of them, and keeps what they left."""
+    from stabilitysuite.lab.train import run
+
+    ends = None if options.budget is None else time.monotonic() + options.budget
+
+    def train(decided: Plan) -> Sequence[Trace]:
+        found = run(
+            decided.runs,
+            device=options.device,
+            threads=options.threads,
+            budget=None if ends is None else ends - time.monotonic(),
+            progress=watch(decided) if watch else None,
+        )
+        traces.extend(found)
+        return found
+
+    return train
+
+
+def admitted(case: Case, case_id: str, file: str, options: Options) -> Admission:
+    """What the kept calibration records say of a case; nothing where none are kept.
 
     Args:
         case: The case.
@@ -136,17 +173,20 @@ def admitted(case: Case, case_id: str, file: str, options: Options) -> tuple[str
     Raises:
         RecordError: Its record cannot be read.
     """
-    if options.calibration is None or options.controls:
-        return "", True
+    if options.calibration is None:
+        return Admission()
     calibration = read_calibration(options.calibration, case_id)
     reason = gate(case, calibration)
+    spreads = calibration.spreads() if calibration is not None and calibration.digest == case.digest() else {}
+    if options.controls:
+        return Admission(spreads=spreads)
     if not reason:
         assert calibration is not None
-        return calibration.words(), True
+        return Admission(words=calibration.words(), spreads=spreads)
     nodeid = f"{file}::{case_id.partition('/')[2]}"
     command = f"stabilitysuite calibrate {quoted(nodeid)}"
     command += f" --stability-tier {case.tier}" if case.tier != "quick" else ""
-    return f"it does not gate: {reason}; to calibrate it: {command}", False
+    return Admission(words=f"it does not gate: {reason}; to calibrate it: {command}", gates=False, spreads=spreads)
 
 
 def _clocks() -> tuple[str, float, float]:

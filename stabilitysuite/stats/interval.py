@@ -8,12 +8,29 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["binomial_tail", "half_width", "largest_rate", "mean_interval"]
+__all__ = ["Prior", "binomial_tail", "half_width", "largest_rate", "mean_interval", "outdone", "spread"]
 
 
-def mean_interval(values: Sequence[float], *, confidence: float = 0.99) -> tuple[float, float] | None:
-    """Two-sided t interval of the mean (Student, 1908).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """A standard deviation that is known from many earlier values of the same kind."""
+
+    deviation: float
+    """Standard deviation of one value."""
+    degrees: int
+    """Its degrees of freedom: one less than the values it was taken from."""
+
+
+OUTDONE = 0.99
+"""Quantile of F above which values spread too widely for the prior to be theirs."""
+
+
+def mean_interval(
+    values: Sequence[float], *, confidence: float = 0.99, prior: Prior | None = None
+) -> tuple[float, float] | None:
+    """Two-sided t interval of the mean (Student, 1908); with a prior the moderated one (Smyth, 2004).
 
     Assumes independent values that are close to normal; skewed ones belong on the log scale first. It is wrong
     for bimodal values (a run that trains in some seeds and not in others): outcomes are judged before means.
@@ -21,31 +38,61 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.99) -> tuple
     Args:
         values: One finite value a seed.
         confidence: Coverage of the interval.
+        prior: What is known of the spread beforehand; left aside where the values clearly spread more.
 
     Returns:
         Lower and upper end; ``None`` for fewer than two values, of which nothing can be said. Values that are
-        all equal have an interval of no width.
+        all equal have, without a prior, an interval of no width.
     """
     count = len(values)
     if count < 2:
         return None
-    if min(values) == max(values):
-        return values[0], values[0]
+    deviation, degrees = spread(values), count - 1
+    if prior is not None and not outdone(values, prior):
+        pooled = prior.degrees * prior.deviation**2 + degrees * deviation**2
+        degrees += prior.degrees
+        deviation = math.sqrt(pooled / degrees)
+    if deviation == 0:
+        return min(values), max(values)
     mean = math.fsum(value / count for value in values)
-    spread = math.hypot(*(value - mean for value in values)) / math.sqrt(count - 1)
-    half = half_width(spread, count, confidence=confidence)
+    half = half_width(deviation, count, confidence=confidence, degrees=degrees)
     return mean - half, mean + half
 
 
-def half_width(deviation: float, count: int, *, confidence: float = 0.99) -> float:
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation of one value, from two or more; exactly 0 where all are equal."""
+    if min(values) == max(values):
+        return 0.0
+    mean = math.fsum(value / len(values) for value in values)
+    return math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
+
+
+def outdone(values: Sequence[float], prior: Prior) -> bool:
+    """Whether values spread so much more than the prior that it cannot be theirs (variance ratio, F at 1 %)."""
+    own = spread(values)
+    if own <= prior.deviation:
+        return False
+    return own**2 > prior.deviation**2 * _variance_ratio_quantile(OUTDONE, len(values) - 1, prior.degrees)
+
+
+def half_width(deviation: float, count: int, *, confidence: float = 0.99, degrees: int | None = None) -> float:
     """Half the width of the t interval of a mean over that many values, in the unit of the values.
 
     Args:
         deviation: Standard deviation of one value.
         count: How many values, at least two.
         confidence: Coverage of the interval.
+        degrees: Degrees of freedom of the deviation, where they are not one less than the values.
     """
-    return _student_quantile((1 + confidence) / 2, count - 1) * deviation / math.sqrt(count)
+    quantile = _student_quantile((1 + confidence) / 2, count - 1 if degrees is None else degrees)
+    return quantile * deviation / math.sqrt(count)
+
+
+@functools.cache
+def _variance_ratio_quantile(probability: float, above: int, below: int) -> float:
+    from scipy.stats import f
+
+    return float(f.ppf(probability, above, below))
 
 
 @functools.cache

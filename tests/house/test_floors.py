@@ -18,7 +18,7 @@ FLOORS = (
     ("case",),
     ("plan",),
     ("judge", "record", "calibration"),
-    ("calibrate", "catalogue", "store", "report", "compare"),
+    ("calibrate", "settle", "catalogue", "store", "report", "compare"),
     ("plugin",),
     ("cli",),
 )

@@ -151,8 +151,10 @@ def test_a_refused_case_does_not_gate_and_a_spoilt_record_is_an_error(calibratin
     spoilt = calibrating.inside()
     spoilt.assert_outcomes(errors=1)
     spoilt.stdout.fnmatch_lines(["*edge.json cannot be read: *; calibrate the case again"])
-    # a control is caught or not, whatever its case's record says
+    # a control is judged with the spread of its case's record, whether that admits it or not
     calibrating.cases("edge = _base.but(says='edge', lr=1.2, control=dict(lr=2.0))\n")
+    calibrating.inside("--stability-controls").assert_outcomes(errors=1)
+    (calibrating.path / FOLDER / "net" / "edge.json").unlink()
     calibrating.inside("--stability-controls").assert_outcomes(passed=1)
 
 

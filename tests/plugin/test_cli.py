@@ -44,7 +44,7 @@ def test_imperative(): pass
     lines = [line.split() for line in result.stdout.splitlines() if line.strip()]
     assert result.returncode == 0
     assert lines[0] == ["case", "tier", "seeds", "seconds", "says"]
-    assert lines[1][:3] == ["net/post", "quick", "3"]
+    assert lines[1][:3] == ["net/post", "quick", "3-8"]
     assert lines[1][4:] == ["Post-LN", "trains"]
     assert lines[2][:3] == ["net/deep", "full", "7"]
     assert lines[3] == ["stability/net.py::test_imperative"]

@@ -27,7 +27,7 @@ without = _base.but(says="without", lr=1.0, steps=40)
             "'without' has no control=, so nothing proves that it can fail: *",
             "not caught: converges: HOLDS, 3 of 3 seeds*",
             "*reproduce: pytest --stability * --stability-controls",
-            "not caught: converges: UNDECIDED, 2 of 3 seeds*",
+            "not caught: converges: UNDECIDED, 5 of 8 seeds*",
             "caught * net/caught *",
         ]
     )

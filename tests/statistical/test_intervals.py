@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stabilitysuite.claims.bound import CONFIDENCE, Bound
+from stabilitysuite.claims.bound import Bound
+from stabilitysuite.claims.look import ONLY
 from stabilitysuite.claims.measure import Measure, evaluated_loss, gradient_norm
 from tests.fakes import measured
 
+CONFIDENCE = ONLY.confidence
 DRAWS = 1000
 SEEDS = (3, 5, 16)
 ERROR = (1 - CONFIDENCE) / 2

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from stabilitysuite.claims.finding import Finding
-from stabilitysuite.claims.outcome import ADMITTED_RATE, LEVEL, Ends, converges, diverges, fails_to_train, stalls
+from stabilitysuite.claims.outcome import ADMITTED_RATE, Ends, converges, diverges, fails_to_train, stalls
 from stabilitysuite.plan import TWIN
+from stabilitysuite.stats.sequential import ERROR
 from stabilitysuite.trace import OutcomeName
 from tests.fakes import ends
 
@@ -47,7 +48,7 @@ def binomial_error(probability: float) -> float:
 @pytest.mark.parametrize("side", SIDES)
 def test_an_admitted_case_is_violated_in_one_session_of_a_hundred_at_most(side: str, count: int) -> None:
     found = judged(side, ADMITTED_RATE, count)
-    assert found["violated"] / DRAWS <= LEVEL + binomial_error(LEVEL)
+    assert found["violated"] / DRAWS <= ERROR + binomial_error(ERROR)
     # Undecided is neither: a case holds only where every seed did.
     every = (1 - ADMITTED_RATE) ** count
     assert abs(found["holds"] / DRAWS - every) <= binomial_error(every)

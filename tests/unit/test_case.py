@@ -187,9 +187,9 @@ def test_a_swept_callable_names_its_arm_the_same_in_every_process() -> None:
 
 
 def test_initial_cases_have_more_seeds() -> None:
-    assert initial().seed_count() == 16
-    assert trained().seed_count() == 3
-    assert trained(seeds=8).seed_count() == 8
+    assert initial().looks() == (16,)
+    assert trained().looks() == (3, 5, 8)
+    assert trained(seeds=8).looks() == (8,)
 
 
 def test_one_mark_needs_no_tuple() -> None:

@@ -1,0 +1,102 @@
+"""How a case is settled: with few seeds where they suffice, with more where they do not, once more where it is red.
+
+The two errors are told apart. A claim that holds is taken for violated in at most 1 % of sessions, however many cases
+a session has: what does not hold is run once more on fresh seeds with its whole budget, and is violated only if it
+is violated again. How often a broken case passes is stated by each finding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from stabilitysuite.case import Case
+from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.look import Look, Spread
+from stabilitysuite.judge import judge
+from stabilitysuite.plan import Plan, gate_seeds, plan
+from stabilitysuite.trace import Trace
+
+__all__ = ["SECOND", "confirmed", "settle"]
+
+SECOND = "second"
+"""Purpose of the fresh seeds: they are derived like the first ones, so the same red stays red."""
+
+Train = Callable[[Plan], Sequence[Trace]]
+
+
+def settle(
+    case: Case,
+    train: Train,
+    *,
+    looks: Sequence[int],
+    seeds: Sequence[int] | None = None,
+    control: bool = False,
+    spreads: Mapping[tuple[str, str], Spread] | None = None,
+    again: bool = False,
+) -> tuple[Finding, ...]:
+    """Judge a case at growing numbers of seeds, until it is decided or there are no more.
+
+    Args:
+        case: What is claimed.
+        train: Carries out a plan.
+        looks: Numbers of seeds at which it is judged, ascending.
+        seeds: The seeds themselves, of which the looks take the first ones; by default derived from the digest.
+        control: Run the control in place of the case.
+        spreads: By arm and claim what calibration knows of the spread over the seeds.
+        again: Run what does not hold once more on fresh seeds.
+
+    Returns:
+        One finding a claim and arm.
+
+    Raises:
+        MeasurementError: A run crashed or ran out of time or memory: there is nothing to judge.
+    """
+    look = Look(sizes=tuple(looks), spreads=spreads or {})
+    chosen = gate_seeds(case, looks[-1]) if seeds is None else tuple(seeds)
+    first = _stage(case, train, look, chosen, control)
+    if not again or all(one.verdict == "holds" for one in first):
+        return first
+    fresh = gate_seeds(case, looks[-1], purpose=SECOND)
+    second = _stage(case, train, look, fresh, control)
+    return tuple(confirmed(one, other) for one, other in zip(first, second, strict=True))
+
+
+def _stage(case: Case, train: Train, look: Look, seeds: Sequence[int], control: bool) -> tuple[Finding, ...]:
+    traces: list[Trace] = []
+    findings: tuple[Finding, ...] = ()
+    for before, size in zip((0, *look.sizes), look.sizes, strict=False):
+        traces += train(plan(case, seeds=tuple(seeds[before:size]), control=control))
+        findings = judge(case, traces, look)
+        if not _more_seeds_decide(findings):
+            break
+    return findings
+
+
+def _more_seeds_decide(findings: Sequence[Finding]) -> bool:
+    """Whether more seeds could change what is said of the case: not where a claim is violated already."""
+    if any(one.verdict == "violated" for one in findings):
+        return False
+    return any(one.verdict == "undecided" and one.remedy == "more seeds" for one in findings)
+
+
+def confirmed(first: Finding, second: Finding) -> Finding:
+    """What two independent runs say together of one claim.
+
+    It holds where the first run says so, or where the second does; it is violated only where both say so; else it
+    is undecided. The numbers are those of the run that decided.
+    """
+    if first.verdict == "holds":
+        return first
+    before = f"{first.number}, {first.verdict}, on the first {len(first.seeds)} seeds"
+    if second.verdict == first.verdict:
+        return dataclasses.replace(
+            second, reason=f"{second.reason}; run once more on fresh seeds: before it was {before}"
+        )
+    verdict = second.verdict if second.verdict == "holds" else "undecided"
+    reason = f"{second.reason}; these are fresh seeds, run because it was {before}"
+    if verdict == "undecided":
+        reason += "; it is violated only where both runs say so"
+    return dataclasses.replace(
+        second, verdict=verdict, reason=reason, remedy="" if verdict == "holds" else "more seeds", decided_by=()
+    )
