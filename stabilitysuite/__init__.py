@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stabilitysuite.case import Case
+    from stabilitysuite.claims.edge import learning_rate_edge
     from stabilitysuite.claims.measure import (
         branch_ratio,
         evaluated_loss,
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
         update_ratio,
     )
     from stabilitysuite.claims.outcome import collapses, converges, diverges, fails_to_train, stalls
+    from stabilitysuite.claims.sensitivity import learning_rate_sensitivity
     from stabilitysuite.errors import DeclarationError, MeasurementError, RecordError, StabilityError
     from stabilitysuite.spec import GAU, SGD, Adam, AdamW, Gaussian, He, LeCun, Markov, Transformer, Xavier
 
 _HOMES = {
     "stabilitysuite.case": ("Case",),
+    "stabilitysuite.claims.edge": ("learning_rate_edge",),
     "stabilitysuite.claims.measure": (
         "branch_ratio",
         "evaluated_loss",
@@ -40,6 +43,7 @@ _HOMES = {
         "update_ratio",
     ),
     "stabilitysuite.claims.outcome": ("collapses", "converges", "diverges", "fails_to_train", "stalls"),
+    "stabilitysuite.claims.sensitivity": ("learning_rate_sensitivity",),
     "stabilitysuite.errors": ("DeclarationError", "MeasurementError", "RecordError", "StabilityError"),
     "stabilitysuite.spec": (
         "GAU",
@@ -79,6 +83,8 @@ __all__ = [
     "evaluated_loss",
     "fails_to_train",
     "gradient_norm",
+    "learning_rate_edge",
+    "learning_rate_sensitivity",
     "residual_gradient",
     "residual_std",
     "shortcut_weight",

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stabilitysuite.calibration import RATE_SEEDS, Calibration, Direction, RateCheck, Tally, rounded
@@ -18,8 +17,8 @@ from stabilitysuite.claims.finding import Finding, short
 from stabilitysuite.claims.outcome import Ends
 from stabilitysuite.claims.scaling import Scaling
 from stabilitysuite.judge import judge
-from stabilitysuite.plan import TWIN, Plan, gate_seeds, plan
-from stabilitysuite.spec import Spec, Training
+from stabilitysuite.plan import TWIN, Plan, at_rate, gate_seeds, plan
+from stabilitysuite.spec import Spec
 from stabilitysuite.stats.interval import half_width
 from stabilitysuite.stats.sequential import confidence_of
 from stabilitysuite.trace import Trace
@@ -87,29 +86,8 @@ def _parts(seeds: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def _at_rate(one: Plan, multiplier: float) -> Plan:
     """Every run of it, twins too: both sides of a pair pass at one rate."""
-    runs = tuple(dataclasses.replace(run, training=_scaled(run.training, multiplier)) for run in one.runs)
+    runs = tuple(dataclasses.replace(run, training=at_rate(run.training, multiplier)) for run in one.runs)
     return dataclasses.replace(one, runs=runs)
-
-
-def _scaled(training: Training, multiplier: float) -> Training:
-    declared = training.optimizer
-    if isinstance(declared, Spec):
-        return dataclasses.replace(training, optimizer=dataclasses.replace(declared, lr=declared.lr * multiplier))
-    return dataclasses.replace(training, optimizer=_Scaled(declared, multiplier))
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    """An optimizer of the user's own, with all its learning rates multiplied."""
-
-    make: Callable[[Any], Any]
-    multiplier: float
-
-    def __call__(self, model: Any) -> Any:
-        made = self.make(model)
-        for group in getattr(made, "param_groups", ()):
-            group["lr"] = group["lr"] * self.multiplier
-        return made
 
 
 # ------------------------------------------------------------------------------------------------- what was seen

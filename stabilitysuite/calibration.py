@@ -19,7 +19,18 @@ from stabilitysuite.errors import RecordError
 from stabilitysuite.stats.interval import Prior, largest_rate
 from stabilitysuite.trace import decode_number, encode_number
 
-__all__ = ["FORMAT", "RATE_SEEDS", "Calibration", "Direction", "RateCheck", "Tally", "gate", "percent", "rounded"]
+__all__ = [
+    "FORMAT",
+    "RATE_SEEDS",
+    "Calibration",
+    "Direction",
+    "RateCheck",
+    "Tally",
+    "gate",
+    "needs_calibration",
+    "percent",
+    "rounded",
+]
 
 FORMAT = 1
 """Version of the written form."""
@@ -251,11 +262,21 @@ def gate(case: Case, calibration: Calibration | None) -> str:
         case: The case.
         calibration: Its record, where there is one.
     """
+    if not needs_calibration(case):
+        return ""
     if calibration is None:
         return "it has no calibration record"
     if calibration.digest != case.digest():
         return f"its calibration record is stale: it is of {calibration.digest}, the case is now {case.digest()}"
     return "" if calibration.admitted else f"it was not admitted: {calibration.reason}"
+
+
+def needs_calibration(case: Case) -> bool:
+    """Whether a case gates only with a record: not where its claim is about a rate or an edge, or exact.
+
+    Those count their own seeds, so their errors are what they say also at an edge.
+    """
+    return not all(claim.stands_alone() for claim in case.claims)
 
 
 def percent(share: float) -> str:

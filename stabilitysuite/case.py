@@ -18,7 +18,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from stabilitysuite import declaration
 from stabilitysuite.changes import changed, is_part_field
-from stabilitysuite.claims import measure, outcome  # noqa: F401 -- a written case may hold a claim of any family
+from stabilitysuite.claims import edge, measure, outcome, sensitivity  # noqa: F401 -- a written case may hold a claim of any family
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.declaration import Declared, callable_name, from_builtins, leaves, same, to_builtins
 from stabilitysuite.errors import DeclarationError, nearest
@@ -239,6 +239,10 @@ class Case(metaclass=Declared):
                     "so that a stall can be told from slowness"
                 )
             claim.check_arms(tuple(self.variants or ()), self.sweep or {})
+            if claim.dear() and self.tier == "quick":
+                raise DeclarationError(f"{claim.words()} takes many runs: it needs tier='full' or 'paper'")
+            if claim.explores() and len(self.claims) > 1:
+                raise DeclarationError(f"{claim.words()} chooses its own runs: give it a case of its own")
         for arm in self.arms():
             check_training(self.arm(arm))
             for claim in self.claims:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stabilitysuite.case import Case
+from stabilitysuite.claims.edge import AT_RATE
 from stabilitysuite.claims.finding import Finding
 from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.errors import MeasurementError
@@ -34,7 +35,8 @@ def judge(case: Case, traces: Sequence[Trace], look: Look = ONLY) -> tuple[Findi
                 f"seed {trace.seed}{_of(trace.arm)} ended as {trace.outcome.name} at step {trace.outcome.step}: "
                 f"{trace.outcome.detail}"
             )
-    by_arm = {arm: [trace for trace in traces if trace.arm == arm] for arm in case.arms()}
+    explored = any(claim.explores() for claim in case.claims)
+    by_arm = {arm: [one for one in traces if _is_of(one, arm, explored=explored)] for arm in case.arms()}
     findings: list[Finding] = []
     for arm, own in by_arm.items():
         twins = [trace for trace in traces if trace.arm == arm + TWIN]
@@ -48,6 +50,11 @@ def judge(case: Case, traces: Sequence[Trace], look: Look = ONLY) -> tuple[Findi
     points = dict(zip(case.arms(), swept, strict=True))
     findings += [claim.judge_together(points, by_arm, look) for claim in case.claims if claim.together()]
     return tuple(findings)
+
+
+def _is_of(trace: Trace, arm: str, *, explored: bool) -> bool:
+    """Whether a run is of that arm; explored rates are arms of an arm."""
+    return trace.arm == arm or (explored and trace.arm.rpartition(AT_RATE)[0] == arm)
 
 
 def _of(arm: str) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stabilitysuite.case import Case
+from stabilitysuite.claims.edge import AT_RATE
 from stabilitysuite.quantity import QUANTITIES
-from stabilitysuite.spec import GAU, Run, Training, Transformer
+from stabilitysuite.spec import GAU, Run, Spec, Training, Transformer
+from stabilitysuite.stats.edge import FACTOR
 
-__all__ = ["TWIN", "Plan", "estimated_seconds", "gate_seeds", "plan"]
+__all__ = ["TWIN", "Plan", "at_rate", "estimated_seconds", "gate_seeds", "plan", "plan_rates"]
 
 TWIN = "|twin"
 """Ending of the name of an arm that carries the control's change beside a claim that needs it."""
@@ -86,6 +90,49 @@ def _run(case: Case, arm: str, training: Training, seed: int, horizon: int) -> R
     )
 
 
+def plan_rates(case: Case, rungs: Sequence[tuple[str, int]], *, seeds: tuple[int, ...], control: bool = False) -> Plan:
+    """Decide the runs of arms at other learning rates than the declared one.
+
+    Args:
+        case: What is asked.
+        rungs: Arms, each with the rung of the ladder above its own rate.
+        seeds: Seeds to run at each.
+        control: Take the control's training in place of the case's.
+    """
+    runs = []
+    for arm, rung in rungs:
+        training = at_rate(case.twin(arm) if control else case.arm(arm), FACTOR**rung)
+        assert isinstance(training.optimizer, Spec)
+        runs += [_run(case, f"{arm}{AT_RATE}{training.optimizer.lr:.6g}", training, seed, 1) for seed in seeds]
+    return Plan(case=case, seeds=seeds, runs=tuple(runs))
+
+
+def at_rate(training: Training, multiplier: float) -> Training:
+    """The same training with all its learning rates multiplied; what a scheduler sets absolutely undoes that."""
+    declared = training.optimizer
+    if isinstance(declared, Spec):
+        return dataclasses.replace(training, optimizer=dataclasses.replace(declared, lr=declared.lr * multiplier))
+    return dataclasses.replace(training, optimizer=_Scaled(declared, multiplier))
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """An optimizer of the user's own, with all its learning rates multiplied."""
+
+    make: Callable[[Any], Any]
+    multiplier: float
+
+    def __call__(self, model: Any) -> Any:
+        made = self.make(model)
+        for group in getattr(made, "param_groups", ()):
+            group["lr"] = group["lr"] * self.multiplier
+        return made
+
+
+EXPLORED = 6
+"""Rates that an edge takes, about."""
+
+
 def estimated_seconds(case: Case, *, seeds: int | None = None) -> float:
     """CPU seconds that a case is expected to take on one core, from its declaration alone.
 
@@ -109,4 +156,5 @@ def estimated_seconds(case: Case, *, seeds: int | None = None) -> float:
         calls = 1e-3 * passes + 0.35e-3 * many
         arithmetic = 53e-12 * matrices * width**2 * tokens * many
         seconds += max(run.training.steps, 1) * max(layers, 1) * (calls + arithmetic)
-    return seconds
+    explores = any(claim.explores() for claim in case.claims)
+    return seconds * EXPLORED if explores else seconds

@@ -14,7 +14,8 @@ from stabilitysuite.case import Case
 from stabilitysuite.claims.finding import Finding
 from stabilitysuite.claims.look import Look, Spread
 from stabilitysuite.judge import judge
-from stabilitysuite.plan import Plan, gate_seeds, plan
+from stabilitysuite.plan import Plan, gate_seeds, plan, plan_rates
+from stabilitysuite.stats.edge import next_rung
 from stabilitysuite.trace import Trace
 
 __all__ = ["SECOND", "confirmed", "settle"]
@@ -63,6 +64,8 @@ def settle(
 
 
 def _stage(case: Case, train: Train, look: Look, seeds: Sequence[int], control: bool) -> tuple[Finding, ...]:
+    if any(claim.explores() for claim in case.claims):
+        return _explored(case, train, look, tuple(seeds), control)
     traces: list[Trace] = []
     findings: tuple[Finding, ...] = ()
     for before, size in zip((0, *look.sizes), look.sizes, strict=False):
@@ -71,6 +74,19 @@ def _stage(case: Case, train: Train, look: Look, seeds: Sequence[int], control: 
         if not _more_seeds_decide(findings):
             break
     return findings
+
+
+def _explored(case: Case, train: Train, look: Look, seeds: tuple[int, ...], control: bool) -> tuple[Finding, ...]:
+    """Try learning rates until the edge of each arm lies between two neighbours."""
+    traces: list[Trace] = []
+    seen: dict[str, dict[int, tuple[int, int]]] = {arm: {} for arm in case.arms()}
+    while todo := [(arm, rung) for arm, own in seen.items() if (rung := next_rung(own)) is not None]:
+        found = train(plan_rates(case, todo, seeds=seeds, control=control))
+        for index, (arm, rung) in enumerate(todo):
+            own = found[index * len(seeds) : (index + 1) * len(seeds)]
+            seen[arm][rung] = sum(trace.outcome.name == "converged" for trace in own), len(own)
+        traces += found
+    return judge(case, traces, look)
 
 
 def _more_seeds_decide(findings: Sequence[Finding]) -> bool:

@@ -44,6 +44,18 @@ class Claim(Spec):
         """Numbers of seeds at which it wants to be judged, where they are not those of any other claim."""
         return ()
 
+    def explores(self) -> bool:
+        """Whether the runs it needs depend on how others ended; it is then the only claim of its case."""
+        return False
+
+    def dear(self) -> bool:
+        """Whether it takes so many runs that the quick tier has no room for it."""
+        return False
+
+    def stands_alone(self) -> bool:
+        """Whether its errors are what it says also for runs near an edge, so that it needs no calibration."""
+        return False
+
     def needs_twin(self) -> bool:
         """Whether it is judged beside the control as a twin that must train."""
         return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stabilitysuite.claims.bound import Bound
+from stabilitysuite.claims.order import Order
 from stabilitysuite.claims.reading import Reading
 from stabilitysuite.claims.scaling import Scaling
 from stabilitysuite.errors import DeclarationError
@@ -82,6 +83,26 @@ class Measure(Reading):
             published: The source's exponent, where it is another one.
         """
         return Scaling(measure=self, field=field, exponent=exponent, within=within, published=published)
+
+    def ordered(
+        self,
+        below: str,
+        above: str,
+        *,
+        factor: float | None = None,
+        difference: float | None = None,
+        published: float | None = None,
+    ) -> Order:
+        """The number is smaller in the variant ``below`` than in ``above``, paired by seed.
+
+        Args:
+            below: Name of a variant.
+            above: Name of another one.
+            factor: By what factor at least; by default 1.05 where the number is a ratio.
+            difference: Or by what difference at least; by default 0.02 where it is a plain number.
+            published: The source's factor or difference, where it is another one.
+        """
+        return Order(measure=self, below=below, above=above, factor=factor, difference=difference, published=published)
 
     def at_least(self, low: float, *, published: float | None = None) -> Bound:
         """The number is at least ``low``; ``published`` is the source's figure, where it is another one."""

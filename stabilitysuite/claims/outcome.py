@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from stabilitysuite.claims.finding import Finding, Verdict, short
 from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.errors import DeclarationError, NoData
 from stabilitysuite.spec import Markov, Training
+from stabilitysuite.stats.interval import largest_rate
+from stabilitysuite.stats.sequential import ERROR, probability_ratio
 from stabilitysuite.trace import Trace
 
 __all__ = ["DECLARED_SIDE", "Ends", "collapses", "converges", "diverges", "fails_to_train", "stalls"]
@@ -29,6 +32,8 @@ DECLARED_SIDE: dict[Side, tuple[str, ...]] = {
 }
 """Outcomes on the declared side of each claim."""
 
+EVERY = 8
+"""Seeds between two looks at a rate."""
 ADMITTED_RATE = 0.05
 """Share of seeds on the wrong side that an admitted case may have; more than this explains is a violation."""
 
@@ -45,9 +50,17 @@ class Ends(Claim):
 
     side: Side
     progress: float | None = None
+    rate: float | None = None
+    against: float | None = None
 
     def _check(self) -> None:
         self._require(self.progress is None or 0 < self.progress <= 1, "progress must be in (0, 1]")
+        if self.rate is None:
+            self._require(self.against is None, "against= is the rate that rate= is told from: give rate= too")
+            return
+        self._require(0 < self.rate < 1, "rate must be in (0, 1): leave it out for every seed")
+        if self.against is not None:
+            self._require(0 < self.against < self.rate, "against must be below rate: what would be a violation")
 
     @property
     def horizon(self) -> int:  # type: ignore[override]
@@ -57,7 +70,28 @@ class Ends(Claim):
     def words(self) -> str:
         """``converges``, or ``converges to progress 0.7``."""
         spoken = self.side.replace("_", " ")
-        return spoken if self.progress is None else f"{spoken} to progress {short(self.progress)}"
+        spoken += "" if self.progress is None else f" to progress {short(self.progress)}"
+        if self.rate is None:
+            return spoken
+        told = "" if self.against is None else f", told from {100 * self.against:g} %"
+        return f"{spoken} in at least {100 * self.rate:g} % of seeds{told}"
+
+    def stands_alone(self) -> bool:
+        """A rate counts its own seeds."""
+        return self.rate is not None
+
+    def dear(self) -> bool:
+        """A rate takes tens of seeds."""
+        return self.rate is not None
+
+    def looks(self) -> tuple[int, ...]:
+        """Of a rate: every eight seeds, up to twice what decides where all end alike; none of its own else."""
+        if self.rate is None:
+            return ()
+        if self.against is None:
+            return (math.ceil(math.log(ERROR) / math.log(self.rate)),)
+        straight = next(n for n in itertools.count(1) if self._tested(0, n) == "holds")
+        return tuple(range(EVERY, 2 * straight + EVERY, EVERY))
 
     def needs_twin(self) -> bool:
         """A stall is told from slowness by a twin that trains."""
@@ -101,11 +135,17 @@ class Ends(Claim):
             if self._end(twin, twin.outcome_at(steps).name) != "converged"
         }
         values = tuple(_final(trace) for trace in traces)
-        enough = look.too_many(len(traces), ADMITTED_RATE)
-        verdict, reason, remedy = self._decide(wrong, ends, early, [*late.values()], len(twins), enough)
+        if self.rate is None:
+            enough = look.too_many(len(traces), ADMITTED_RATE)
+            verdict, reason, remedy = self._decide(wrong, ends, early, [*late.values()], len(twins), enough)
+        else:
+            wrong = [failed or one.seed in late for failed, one in zip(wrong, traces, strict=True)]
+            verdict, reason, remedy = self._decide_rate(sum(wrong), len(wrong))
         position = self._worst(values)
         margin = self._margin(values, traces)
-        if any(wrong) and margin is not None and margin >= 0:
+        if self.rate is not None:
+            margin = (len(wrong) - sum(wrong)) / len(wrong) - self.rate
+        elif any(wrong) and margin is not None and margin >= 0:
             margin = None  # the seeds are on the wrong side for another reason than their last progress
         count = len(traces)
         return Finding(
@@ -122,8 +162,8 @@ class Ends(Claim):
             values=values,
             reason=reason,
             remedy=remedy,
-            false_holds=0.5**count if verdict == "holds" else None,
-            decided_by=_decisive(traces, wrong) if verdict == "violated" else (),
+            false_holds=None if verdict != "holds" else 0.5**count if self.rate is None else ERROR,
+            decided_by=_decisive(traces, wrong) if verdict == "violated" and self.rate is None else (),
             wrong=tuple(one.seed for one, failed in zip(traces, wrong, strict=True) if failed or one.seed in late),
         )
 
@@ -161,6 +201,25 @@ class Ends(Claim):
             return "violated", reason, ""
         return "undecided", reason, "more steps" if "learning" in shown else "more seeds"
 
+    def _decide_rate(self, wrong: int, count: int) -> tuple[Verdict, str, Literal["", "more seeds"]]:
+        verdict = self._tested(wrong, count)
+        share = f"{count - wrong} of {count} seeds on the declared side"
+        if self.against is None:
+            least, most = (1 - largest_rate(one, count, confidence=1 - ERROR) for one in (wrong, count - wrong))
+            reason = f"{share}: a rate of {least:.3g} or more, and at most {1 - most:.3g}, at 99 %"
+        else:
+            reason = f"{share}: sequential test of {self.rate:g} against {self.against:g}, each error at most 1 %"
+        return verdict, reason, "more seeds" if verdict == "undecided" else ""
+
+    def _tested(self, wrong: int, count: int) -> Verdict:
+        assert self.rate is not None
+        if self.against is not None:
+            answer = probability_ratio(wrong, count, good=1 - self.rate, bad=1 - self.against)
+            return "holds" if answer == "good" else "violated" if answer == "bad" else "undecided"
+        if largest_rate(wrong, count, confidence=1 - ERROR) <= 1 - self.rate + 1e-12:
+            return "holds"
+        return "violated" if largest_rate(count - wrong, count, confidence=1 - ERROR) < self.rate else "undecided"
+
     def _worst(self, values: Sequence[float]) -> float:
         """Progress of the seed closest to, or farthest over, the border; NaN where that seed left none."""
         if self.side in ("converges", "stalls") and any(math.isnan(value) for value in values):
@@ -171,6 +230,8 @@ class Ends(Claim):
         return min(known) if self.side == "converges" else max(known)
 
     def _threshold(self, traces: Sequence[Trace]) -> str:
+        if self.rate is not None:
+            return f"at least {100 * self.rate:g} % of seeds"
         reference = traces[0].reference
         enough = self.progress if self.progress is not None else (reference.enough if reference else 0.5)
         return {
@@ -220,30 +281,54 @@ def _counted(names: Sequence[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in Counter(names).most_common())
 
 
-def converges(*, progress: float | None = None) -> Ends:
+def converges(*, progress: float | None = None, rate: float | None = None, against: float | None = None) -> Ends:
     """Every seed trains: at the declared step it has made this share of the way from plateau to floor.
 
     Args:
         progress: Share wanted; by default half the way, on one's own data all the way to ``target``.
+        rate: Share of the seeds that must, where it is not every one; for the full tier.
+        against: Share that would be a violation. Between the two either verdict may come out, and the nearer they
+            are the more seeds it takes: 27 at .95 against .80 where all converge. Without it the exact interval of
+            the share decides (Clopper and Pearson, 1934): 90 seeds for .95.
     """
-    return Ends(side="converges", progress=progress)
+    return Ends(side="converges", progress=progress, rate=rate, against=against)
 
 
-def stalls() -> Ends:
-    """Every seed stays on the plateau, at the declared step and at twice it, while its twin converges."""
-    return Ends(side="stalls")
+def stalls(*, rate: float | None = None, against: float | None = None) -> Ends:
+    """Every seed stays on the plateau, at the declared step and at twice it, while its twin converges.
+
+    Args:
+        rate: Share of the seeds that must, where it is not every one; see :func:`converges`.
+        against: Share that would be a violation.
+    """
+    return Ends(side="stalls", rate=rate, against=against)
 
 
-def diverges() -> Ends:
-    """Every seed ends far above where it started, or with a non-finite number."""
-    return Ends(side="diverges")
+def diverges(*, rate: float | None = None, against: float | None = None) -> Ends:
+    """Every seed ends far above where it started, or with a non-finite number.
+
+    Args:
+        rate: Share of the seeds that must, where it is not every one; see :func:`converges`.
+        against: Share that would be a violation.
+    """
+    return Ends(side="diverges", rate=rate, against=against)
 
 
-def collapses() -> Ends:
-    """Every seed learns first and then falls back to the plateau."""
-    return Ends(side="collapses")
+def collapses(*, rate: float | None = None, against: float | None = None) -> Ends:
+    """Every seed learns first and then falls back to the plateau.
+
+    Args:
+        rate: Share of the seeds that must, where it is not every one; see :func:`converges`.
+        against: Share that would be a violation.
+    """
+    return Ends(side="collapses", rate=rate, against=against)
 
 
-def fails_to_train() -> Ends:
-    """Every seed stalls, collapses, diverges or turns non-finite: what articles call divergence."""
-    return Ends(side="fails_to_train")
+def fails_to_train(*, rate: float | None = None, against: float | None = None) -> Ends:
+    """Every seed stalls, collapses, diverges or turns non-finite: what articles call divergence.
+
+    Args:
+        rate: Share of the seeds that must, where it is not every one; see :func:`converges`.
+        against: Share that would be a violation.
+    """
+    return Ends(side="fails_to_train", rate=rate, against=against)

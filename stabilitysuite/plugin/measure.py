@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stabilitysuite.calibration import gate
+from stabilitysuite.calibration import gate, needs_calibration
 from stabilitysuite.case import Case
 from stabilitysuite.catalogue import read_calibration
 from stabilitysuite.claims.finding import Finding
@@ -180,6 +180,8 @@ def admitted(case: Case, case_id: str, file: str, options: Options) -> Admission
     spreads = calibration.spreads() if calibration is not None and calibration.digest == case.digest() else {}
     if options.controls:
         return Admission(spreads=spreads)
+    if not needs_calibration(case):
+        return Admission(words="it needs no calibration: its claim counts its own seeds")
     if not reason:
         assert calibration is not None
         return Admission(words=calibration.words(), spreads=spreads)

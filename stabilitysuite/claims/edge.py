@@ -1,0 +1,238 @@
+"""The edge family: the largest learning rate at which half of the seeds train."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.ends import distance, held, percentage, range_words
+from stabilitysuite.claims.finding import Finding, Verdict, short
+from stabilitysuite.claims.look import ONLY, Look
+from stabilitysuite.claims.outcome import converges
+from stabilitysuite.errors import DeclarationError, nearest
+from stabilitysuite.spec import Spec, Training
+from stabilitysuite.stats.edge import FACTOR, edge_interval
+from stabilitysuite.trace import Trace
+
+__all__ = ["AT_RATE", "Edge", "EdgeMeasure", "learning_rate_edge", "rungs_of"]
+
+AT_RATE = "|lr="
+"""Between the name of an arm and the learning rate at which a run of it was tried."""
+SEEDS = 8
+"""Seeds of each rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge(Claim):
+    """Where training stops as the learning rate grows; built by the methods of ``learning_rate_edge()``.
+
+    Rates on a ladder of factor 1.25 are tried with eight seeds each, in strides until both sides are seen and then
+    bisected. The edge is the rate at which half of the seeds converge by the declared step, its interval that of a
+    logistic curve in the logarithm of the rate. It is what extrapolates to larger runs (Wortsman et al., 2023).
+    Without ``low`` and ``high`` the edge of the variant ``above`` is held to be larger than that of ``below``.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    below: str = ""
+    above: str = ""
+    factor: float = 1.0
+    published: float | None = None
+
+    def _check(self) -> None:
+        if self.above:
+            if self.factor <= 1:
+                raise DeclarationError(f"factor={self.factor!r}: what is larger is so by a factor above 1, such as 2")
+            return
+        if self.low is None and self.high is None:
+            raise DeclarationError("learning_rate_edge: give a lower or an upper bound")
+        if any(end is not None and end <= 0 for end in (self.low, self.high)):
+            raise DeclarationError("learning_rate_edge: a learning rate is positive, and so are its bounds")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise DeclarationError(f"learning_rate_edge: the bounds [{self.low}, {self.high}] are empty")
+
+    def words(self) -> str:
+        """Such as ``learning_rate_edge at least 0.003``."""
+        if self.above:
+            by = f"by a factor of {short(self.factor)}"
+            return f"learning_rate_edge is smaller in {self.below} than in {self.above} {by}"
+        return f"learning_rate_edge {self._wanted()}"
+
+    def _wanted(self) -> str:
+        if self.above:
+            return f"at least {short(self.factor)}"
+        if self.low is None:
+            return f"at most {short(self.high)}"
+        return f"at least {short(self.low)}" if self.high is None else f"in [{short(self.low)}, {short(self.high)}]"
+
+    def explores(self) -> bool:
+        """Which rates are run depends on how the others ended."""
+        return True
+
+    def stands_alone(self) -> bool:
+        """An edge is measured where calibration warns of one."""
+        return True
+
+    def dear(self) -> bool:
+        """Some six rates of eight seeds each."""
+        return True
+
+    def looks(self) -> tuple[int, ...]:
+        """Eight seeds a rate."""
+        return (SEEDS,)
+
+    def together(self) -> bool:
+        """An order is judged over two variants."""
+        return bool(self.above)
+
+    def check_arms(self, variants: Sequence[str], sweep: Mapping[str, Sequence[object]]) -> None:
+        """An order needs the two variants that it names, and no claim a sweep of what it varies itself."""
+        if "lr" in sweep:
+            raise DeclarationError("learning_rate_edge tries rates by itself: leave out the sweep over lr")
+        for name in filter(None, (self.below, self.above)):
+            if name not in variants:
+                known = nearest(name, variants) if variants else "the case has no variants="
+                raise DeclarationError(f"ordered({self.below!r}, {self.above!r}): no variant {name!r}: {known}")
+
+    def quantities(self) -> frozenset[str]:
+        """Outcomes come from the losses."""
+        return converges().quantities()
+
+    def check(self, training: Training) -> None:
+        """It needs what ``converges`` needs, and an optimizer whose rate is known."""
+        converges().check(training)
+        if not isinstance(training.optimizer, Spec):
+            raise DeclarationError(
+                "learning_rate_edge needs to know the learning rate: declare optimizer=AdamW(lr=...), not a callable"
+            )
+
+    def judge(
+        self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int, look: Look = ONLY
+    ) -> Finding:
+        """Hold the interval of the edge against the bounds."""
+        del twins, steps
+        centre, interval = _edge(traces, look.confidence)
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        told = range_words(interval, _shares(traces), confidence=look.confidence)
+        return self._finding(
+            arm, traces, centre, interval, (low, high), f"learning_rate_edge = {short(centre)}{told}", look
+        )
+
+    def judge_together(
+        self, points: Mapping[str, object], arms: Mapping[str, Sequence[Trace]], look: Look = ONLY
+    ) -> Finding:
+        """Hold the ratio of two edges against the factor; its interval is as wide as both allow."""
+        del points
+        (small, lower), (large, upper) = (_edge(arms[name], look.confidence) for name in (self.below, self.above))
+        ratio = _ratio(large, small)
+        interval = _ratio(upper[0], lower[1]), _ratio(upper[1], lower[0])
+        number = f"ratio {self.above} to {self.below} = {short(ratio)} (edges {short(large)} and {short(small)})"
+        number += range_words(interval, confidence=look.confidence)
+        both = [*arms[self.below], *arms[self.above]]
+        return self._finding("", both, ratio, interval, (self.factor, math.inf), number, look)
+
+    def _finding(
+        self,
+        arm: str,
+        traces: Sequence[Trace],
+        value: float,
+        interval: tuple[float, float],
+        ends: tuple[float, float],
+        number: str,
+        look: Look,
+    ) -> Finding:
+        verdict: Verdict
+        verdict, where = held(interval, *ends) if not math.isnan(value) else ("undecided", "says nothing")
+        logs = tuple(_log(end) for end in (*interval, *ends))
+        gap = distance((logs[0], logs[1]), logs[2], logs[3])
+        return Finding(
+            arm=arm,
+            claim=self.words(),
+            verdict=verdict,
+            number=number,
+            value=value,
+            interval=interval,
+            threshold=self._wanted(),
+            margin=math.exp(gap) if math.isfinite(gap) else None,
+            margin_unit="factor",
+            seeds=tuple(dict.fromkeys(trace.seed for trace in traces)),
+            values=(),
+            reason=f"the {percentage(look.confidence)} interval of the edge {where}",
+            remedy="more seeds" if verdict == "undecided" else "",
+            published=self.published,
+        )
+
+
+def rungs_of(rate: float, traces: Sequence[Trace]) -> dict[int, tuple[int, int]]:
+    """By rung above the given rate how many runs converged, and how many there were."""
+    found: dict[int, tuple[int, int]] = {}
+    for trace in traces:
+        rung = round(math.log(_rate(trace) / rate) / math.log(FACTOR))
+        trained, count = found.get(rung, (0, 0))
+        found[rung] = trained + (trace.outcome.name == "converged"), count + 1
+    return found
+
+
+def _rate(trace: Trace) -> float:
+    return float(trace.arm.rpartition(AT_RATE)[2])
+
+
+def _edge(traces: Sequence[Trace], confidence: float) -> tuple[float, tuple[float, float]]:
+    start = _rate(traces[0])
+    centre, (low, high) = edge_interval(rungs_of(start, traces), confidence=confidence)
+    return _at(start, centre), (_at(start, low), _at(start, high))
+
+
+def _at(start: float, rung: float) -> float:
+    if math.isinf(rung):
+        return math.inf if rung > 0 else 0.0
+    return float(start * FACTOR**rung)
+
+
+def _ratio(above: float, below: float) -> float:
+    if above == below == 0 or (math.isinf(above) and math.isinf(below)):
+        return math.nan
+    return above / below if below > 0 else math.inf
+
+
+def _log(value: float) -> float:
+    return math.log(value) if 0 < value < math.inf else -math.inf if value <= 0 else math.inf
+
+
+def _shares(traces: Sequence[Trace]) -> str:
+    """How many converged at each rate, such as ``8/8 at 0.001, 0/8 at 0.00244``."""
+    counted: dict[float, tuple[int, int]] = {}
+    for trace in traces:
+        trained, count = counted.get(_rate(trace), (0, 0))
+        counted[_rate(trace)] = trained + (trace.outcome.name == "converged"), count + 1
+    shown = sorted(counted.items())
+    return ", ".join(f"{trained}/{count} at {rate:.3g}" for rate, (trained, count) in shown)
+
+
+@dataclass(frozen=True)
+class EdgeMeasure:
+    """What claims on the edge are made of."""
+
+    def between(self, low: float, high: float, *, published: float | None = None) -> Edge:
+        """The edge lies in [low, high]; ``published`` is the source's figure, where it is another one."""
+        return Edge(low=low, high=high, published=published)
+
+    def at_least(self, low: float, *, published: float | None = None) -> Edge:
+        """The edge is at least ``low``."""
+        return Edge(low=low, published=published)
+
+    def at_most(self, high: float, *, published: float | None = None) -> Edge:
+        """The edge is at most ``high``."""
+        return Edge(high=high, published=published)
+
+    def ordered(self, below: str, above: str, *, factor: float, published: float | None = None) -> Edge:
+        """The edge of the variant ``above`` is that of ``below`` times ``factor``, at least."""
+        return Edge(below=below, above=above, factor=factor, published=published)
+
+
+def learning_rate_edge() -> EdgeMeasure:
+    """The largest learning rate at which half of the seeds converge by the declared step."""
+    return EdgeMeasure()
