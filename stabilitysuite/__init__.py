@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     )
     from stabilitysuite.claims.outcome import collapses, converges, diverges, fails_to_train, stalls
     from stabilitysuite.errors import DeclarationError, MeasurementError, RecordError, StabilityError
-    from stabilitysuite.spec import GAU, SGD, Adam, AdamW, Gaussian, He, LeCun, Markov, Transformer, Xavier
+    from stabilitysuite.spec import GAU, SGD, Adam, AdamW, He, LeCun, Transformer, Xavier
+    from stabilitysuite.task import Classification, Gaussian, Induction, Markov, MaskedToken
 
 _HOMES = {
     "stabilitysuite.case": ("Case",),
@@ -46,13 +47,12 @@ _HOMES = {
         "SGD",
         "Adam",
         "AdamW",
-        "Gaussian",
         "He",
         "LeCun",
-        "Markov",
         "Transformer",
         "Xavier",
     ),
+    "stabilitysuite.task": ("Classification", "Gaussian", "Induction", "Markov", "MaskedToken"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -62,11 +62,14 @@ __all__ = [
     "Adam",
     "AdamW",
     "Case",
+    "Classification",
     "DeclarationError",
     "Gaussian",
     "He",
+    "Induction",
     "LeCun",
     "Markov",
+    "MaskedToken",
     "MeasurementError",
     "RecordError",
     "StabilityError",

@@ -28,9 +28,8 @@ from stabilitysuite.spec import (
     SGD,
     Adam,
     AdamW,
-    Gaussian,
     Initialisation,
-    Markov,
+    Task,
     Training,
     Transformer,
     check_training,
@@ -52,7 +51,7 @@ class Changes(TypedDict, total=False):
     says: str
     source: str
     model: Transformer | GAU | Callable[..., Any]
-    task: Markov | Gaussian | None
+    task: Task | None
     data: Callable[..., Any] | None
     loss: Callable[..., Any] | None
     step: Callable[..., Any] | None
@@ -99,6 +98,9 @@ class Changes(TypedDict, total=False):
     batch: int
     lag: int
     sharpness: float
+    share: float
+    signal: float
+    queries: int
     tokens: int
     classes: int
     # of the optimizer
@@ -124,7 +126,7 @@ class Case(metaclass=Declared):
     """Where the claim comes from: a paper, an article, or ``measured here``."""
     model: Transformer | GAU | Callable[..., Any]
     """A model of the zoo, or ``() -> nn.Module``; every global generator is seeded just before the call."""
-    task: Markov | Gaussian | None = None
+    task: Task | None = None
     """What it is trained on, with known losses; or give ``data`` with ``loss`` or ``step``."""
     data: Callable[..., Any] | None = None
     """``(seed) -> iterable of batches``."""

@@ -11,7 +11,7 @@ from typing import Literal
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, Verdict, short
 from stabilitysuite.errors import DeclarationError, NoData
-from stabilitysuite.spec import Markov, Training
+from stabilitysuite.spec import KnownTask, Training
 from stabilitysuite.stats.interval import binomial_tail
 from stabilitysuite.trace import Trace
 
@@ -81,7 +81,7 @@ class Ends(Claim):
                 f"{self.words()} watches {self.horizon} times the declared steps, but the cosine schedule ends with "
                 "them: use schedule='constant' or 'inverse_sqrt'"
             )
-        known = isinstance(training.task, Markov) or training.target is not None
+        known = isinstance(training.task, KnownTask) or training.target is not None
         if not known and self.side != "diverges":
             raise DeclarationError(
                 f"{self.words()} needs a known floor: use a task such as Markov(), or declare target=, "

@@ -20,10 +20,10 @@ from torch._C import _functorch
 
 from stabilitysuite.errors import MeasurementError, nearest
 from stabilitysuite.lab.randomness import seeded
-from stabilitysuite.lab.tasks import GaussianStream, MarkovStream, reference
+from stabilitysuite.lab.tasks import GaussianStream, KnownStream, reference, stream
 from stabilitysuite.lab.zoo.build import Network, build
 from stabilitysuite.lab.zoo.parts import Residual
-from stabilitysuite.spec import GAU, Markov, Training, Transformer, callable_name
+from stabilitysuite.spec import GAU, KnownTask, Training, Transformer, callable_name
 from stabilitysuite.trace import Reference
 
 __all__ = ["Branch", "OwnSubject", "Subject", "ZooSubject", "first_tensor", "make_subject"]
@@ -95,11 +95,11 @@ class ZooSubject(Subject):
         self.network: Network = build(spec, task, seeds).to(device)
         self.module = self.network
         self.stream = (
-            MarkovStream(task, seeds, device)
-            if isinstance(task, Markov)
+            stream(task, seeds, device)
+            if isinstance(task, KnownTask)
             else GaussianStream(task, spec.width, seeds, device)
         )
-        self.reference = reference(task) if isinstance(task, Markov) else None
+        self.reference = reference(task) if isinstance(task, KnownTask) else None
         self.layers = [(f"layer {index}", block) for index, block in enumerate(self.network.layers)]
         self.branches = [
             Branch(f"{label} {name}", residual, residual.branch)
@@ -119,7 +119,7 @@ class ZooSubject(Subject):
 
     def exact_losses(self) -> Tensor | None:
         """Against the task's own conditional."""
-        if not isinstance(self.stream, MarkovStream):
+        if not isinstance(self.stream, KnownStream):
             return None
         return self.stream.exact_loss(self.network(self.stream.evaluation_inputs()))
 
@@ -137,10 +137,10 @@ class OwnSubject(Subject):
         self.module = _made(training, seed).to(device)
         self.layers = _layers(self.module, training.layers)
         self.branches = [Branch(label, module, None) for label, module in self.layers]
-        self.stream: MarkovStream | None = None
+        self.stream: KnownStream | None = None
         self.reference = None
-        if isinstance(training.task, Markov):
-            self.stream = MarkovStream(training.task, self.seeds, device)
+        if isinstance(training.task, KnownTask):
+            self.stream = stream(training.task, self.seeds, device)
             self.reference = reference(training.task)
         else:
             self._batches = self._cycled(seed)
@@ -188,13 +188,13 @@ class OwnSubject(Subject):
     def _logits(self, inputs_SBT: Tensor) -> Tensor:
         out = _first(self.module(inputs_SBT[0]))
         task = self.training.task
-        assert isinstance(task, Markov)
-        wanted = (*inputs_SBT.shape[1:], task.vocab)
+        assert isinstance(task, KnownTask)
+        wanted = (*inputs_SBT.shape[1 : 2 if task.one_label else 3], task.outputs)
         if out is None or tuple(out.shape) != wanted:
             got = "no tensor" if out is None else f"shape {tuple(out.shape)}"
             raise MeasurementError(
-                f"model {callable_name(self.training.model)}: on task=Markov() it takes tokens "  # type: ignore[arg-type]
-                f"{tuple(inputs_SBT.shape[1:])} and must return logits {wanted}, it returned {got}"
+                f"model {callable_name(self.training.model)}: on task={type(task).__name__}() it takes "  # type: ignore[arg-type]
+                f"tokens {tuple(inputs_SBT.shape[1:])} and must return logits {wanted}, it returned {got}"
             )
         return out.unsqueeze(0)
 
