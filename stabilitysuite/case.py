@@ -29,6 +29,7 @@ from stabilitysuite.spec import (
     Adam,
     AdamW,
     Initialisation,
+    Precision,
     Task,
     Training,
     Transformer,
@@ -61,7 +62,7 @@ class Changes(TypedDict, total=False):
     warmup: int
     schedule: Literal["constant", "cosine", "inverse_sqrt"]
     clip: float | None
-    precision: Literal["float32", "bfloat16"]
+    precision: Precision
     target: float | None
     expect: Claim | tuple[Claim, ...]
     seeds: int | None
@@ -146,8 +147,9 @@ class Case(metaclass=Declared):
     """Learning rate after the warmup: cosine falls to zero at the last step."""
     clip: float | None = None
     """Largest gradient norm over all parameters; ``None`` for no clipping."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """``bfloat16`` runs the forward pass under autocast."""
+    precision: Precision = "float32"
+    """``bfloat16`` and ``float16`` run the forward pass under autocast, ``float16`` with a loss scale for each seed;
+    ``float64`` keeps weights, data and losses in it."""
     target: float | None = None
     """On one's own data: the loss at which training counts as done."""
     layers: str | None = None

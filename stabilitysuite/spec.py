@@ -31,6 +31,7 @@ __all__ = [
     "LeCun",
     "Markov",
     "MaskedToken",
+    "Precision",
     "Run",
     "Spec",
     "Task",
@@ -41,7 +42,7 @@ __all__ = [
     "check_training",
 ]
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "float64", "bfloat16", "float16"]
 Schedule = Literal["constant", "cosine", "inverse_sqrt"]
 
 # ---------------------------------------------------------------------------------------------- initialisation

@@ -29,6 +29,7 @@ from stabilitysuite.spec import (
     LeCun,
     Markov,
     MaskedToken,
+    Precision,
     Training,
     Transformer,
     Xavier,
@@ -172,7 +173,7 @@ def trainings(draw: st.DrawFn) -> Training:
         warmup=draw(st.integers(0, 500)),
         schedule=draw(st.sampled_from(["constant", "cosine", "inverse_sqrt"])),
         clip=draw(st.none() | positive),
-        precision=draw(st.sampled_from(["float32", "bfloat16"])),
+        precision=draw(st.sampled_from(get_args(Precision))),
     )
 
 

@@ -93,6 +93,10 @@ class ZooSubject(Subject):
         assert task is not None
         self.seeds = tuple(seeds)
         self.network: Network = build(spec, task, seeds).to(device)
+        self.wide = training.precision == "float64"
+        if self.wide:
+            self.network.double()
+        self.device = device
         self.module = self.network
         self.stream = (
             stream(task, seeds, device)
@@ -110,7 +114,8 @@ class ZooSubject(Subject):
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets."""
-        return self.stream.batch()
+        inputs, targets = self.stream.batch()
+        return _moved(inputs, self.device, self.wide), targets
 
     def losses(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean cross-entropy of each seed [S]."""
@@ -135,6 +140,9 @@ class OwnSubject(Subject):
         self.device = device
         self.notes: list[str] = []
         self.module = _made(training, seed).to(device)
+        self.wide = training.precision == "float64"
+        if self.wide:
+            self.module.double()
         self.layers = _layers(self.module, training.layers)
         self.branches = [Branch(label, module, None) for label, module in self.layers]
         self.stream: KnownStream | None = None
@@ -150,7 +158,7 @@ class OwnSubject(Subject):
         for turn in itertools.count():
             count = -1
             for count, batch in enumerate(self._data(seed)):  # noqa: B007 -- count is read after the loop
-                yield _moved(batch, self.device)
+                yield _moved(batch, self.device, self.wide)
             if count < 0:
                 raise MeasurementError(
                     f"data {callable_name(self.training.data)}({seed}) has no batches"
@@ -293,13 +301,15 @@ def first_tensor(value: Any) -> Tensor | None:
     return whole if dimension == 0 else whole.movedim(dimension, 0)
 
 
-def _moved(batch: Any, device: torch.device) -> Any:
+def _moved(batch: Any, device: torch.device, wide: bool) -> Any:
+    """The batch on the device; ``wide`` makes its floating-point numbers float64."""
     if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)  # the host need not wait for what the device does before
+        dtype = torch.float64 if wide and batch.is_floating_point() else batch.dtype
+        return batch.to(device, dtype, non_blocking=True)  # the host need not wait for what the device does before
     if isinstance(batch, dict):
-        return {key: _moved(value, device) for key, value in batch.items()}
+        return {key: _moved(value, device, wide) for key, value in batch.items()}
     if isinstance(batch, tuple | list):
-        moved = [_moved(value, device) for value in batch]
+        moved = [_moved(value, device, wide) for value in batch]
         return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
     return batch
 
