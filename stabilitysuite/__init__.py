@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from stabilitysuite.claims.outcome import collapses, converges, diverges, fails_to_train, stalls
     from stabilitysuite.claims.sensitivity import learning_rate_sensitivity
     from stabilitysuite.errors import DeclarationError, MeasurementError, RecordError, StabilityError
-    from stabilitysuite.spec import GAU, SGD, Adam, AdamW, Gaussian, He, LeCun, Markov, Transformer, Xavier
+    from stabilitysuite.spec import GAU, SGD, Adam, AdamW, He, LeCun, Transformer, Xavier
+    from stabilitysuite.task import Classification, Gaussian, Induction, Markov, MaskedToken
 
 _HOMES = {
     "stabilitysuite.case": ("Case",),
@@ -50,13 +51,12 @@ _HOMES = {
         "SGD",
         "Adam",
         "AdamW",
-        "Gaussian",
         "He",
         "LeCun",
-        "Markov",
         "Transformer",
         "Xavier",
     ),
+    "stabilitysuite.task": ("Classification", "Gaussian", "Induction", "Markov", "MaskedToken"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -66,11 +66,14 @@ __all__ = [
     "Adam",
     "AdamW",
     "Case",
+    "Classification",
     "DeclarationError",
     "Gaussian",
     "He",
+    "Induction",
     "LeCun",
     "Markov",
+    "MaskedToken",
     "MeasurementError",
     "RecordError",
     "StabilityError",

@@ -27,9 +27,9 @@ from stabilitysuite.spec import (
     SGD,
     Adam,
     AdamW,
-    Gaussian,
     Initialisation,
-    Markov,
+    Precision,
+    Task,
     Training,
     Transformer,
     check_training,
@@ -53,7 +53,7 @@ class Changes(TypedDict, total=False):
     says: str
     source: str
     model: Transformer | GAU | Callable[..., Any]
-    task: Markov | Gaussian | None
+    task: Task | None
     data: Callable[..., Any] | None
     loss: Callable[..., Any] | None
     step: Callable[..., Any] | None
@@ -63,7 +63,7 @@ class Changes(TypedDict, total=False):
     warmup: int
     schedule: Literal["constant", "cosine", "inverse_sqrt"]
     clip: float | None
-    precision: Literal["float32", "bfloat16"]
+    precision: Precision
     target: float | None
     expect: Claim | tuple[Claim, ...]
     seeds: int | None
@@ -100,6 +100,9 @@ class Changes(TypedDict, total=False):
     batch: int
     lag: int
     sharpness: float
+    share: float
+    signal: float
+    queries: int
     tokens: int
     classes: int
     # of the optimizer
@@ -125,7 +128,7 @@ class Case(metaclass=Declared):
     """Where the claim comes from: a paper, an article, or ``measured here``."""
     model: Transformer | GAU | Callable[..., Any]
     """A model of the zoo, or ``() -> nn.Module``; every global generator is seeded just before the call."""
-    task: Markov | Gaussian | None = None
+    task: Task | None = None
     """What it is trained on, with known losses; or give ``data`` with ``loss`` or ``step``."""
     data: Callable[..., Any] | None = None
     """``(seed) -> iterable of batches``."""
@@ -145,8 +148,9 @@ class Case(metaclass=Declared):
     """Learning rate after the warmup: cosine falls to zero at the last step."""
     clip: float | None = None
     """Largest gradient norm over all parameters; ``None`` for no clipping."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """``bfloat16`` runs the forward pass under autocast."""
+    precision: Precision = "float32"
+    """``bfloat16`` and ``float16`` run the forward pass under autocast, ``float16`` with a loss scale for each seed;
+    ``float64`` keeps weights, data and losses in it."""
     target: float | None = None
     """On one's own data: the loss at which training counts as done."""
     layers: str | None = None

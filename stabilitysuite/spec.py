@@ -15,19 +15,26 @@ from typing import Any, Literal
 
 from stabilitysuite.declaration import Spec, callable_name
 from stabilitysuite.errors import DeclarationError
+from stabilitysuite.task import Classification, Gaussian, Induction, KnownTask, Markov, MaskedToken, Task
 
 __all__ = [
     "GAU",
     "SGD",
     "Adam",
     "AdamW",
+    "Classification",
     "Gaussian",
     "He",
+    "Induction",
     "Initialisation",
+    "KnownTask",
     "LeCun",
     "Markov",
+    "MaskedToken",
+    "Precision",
     "Run",
     "Spec",
+    "Task",
     "Training",
     "Transformer",
     "Xavier",
@@ -35,7 +42,7 @@ __all__ = [
     "check_training",
 ]
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "float64", "bfloat16", "float16"]
 Schedule = Literal["constant", "cosine", "inverse_sqrt"]
 
 # ---------------------------------------------------------------------------------------------- initialisation
@@ -191,47 +198,6 @@ class GAU(Spec):
 
 ZooModel = Transformer | GAU
 
-# ------------------------------------------------------------------------------------------------------- tasks
-
-
-@dataclass(frozen=True, kw_only=True)
-class Markov(Spec):
-    """Next-token prediction on a Markov chain whose losses are known exactly.
-
-    The next token depends on the token ``lag`` places back, by rows softmax(``sharpness`` N(0, 1)) that are the
-    same for every seed. With ``lag=1`` a model needs neither depth nor attention; from ``lag=2`` on a causal
-    model without attention cannot leave the plateau.
-    """
-
-    vocab: int = 64
-    length: int = 16
-    batch: int = 16
-    lag: int = 1
-    sharpness: float = 3.0
-
-    def _check(self) -> None:
-        self._require(self.vocab >= 2, "vocab must be at least 2")
-        self._require(self.batch >= 1, "batch must be at least 1")
-        self._require(self.lag >= 1, "lag must be at least 1")
-        self._require(self.length >= self.lag, f"length {self.length} is shorter than the lag {self.lag}")
-        self._require(self.sharpness > 0, "sharpness must be positive: at 0 every token is equally likely")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gaussian(Spec):
-    """Vectors from N(0, 1) as the residual stream, random labels: for measurements at initialisation only."""
-
-    tokens: int = 64
-    batch: int = 1
-    classes: int = 256
-
-    def _check(self) -> None:
-        for name in ("tokens", "batch", "classes"):
-            self._require(getattr(self, name) >= 1, f"{name} must be at least 1")
-
-
-Task = Markov | Gaussian
-
 # -------------------------------------------------------------------------------------------------- optimizers
 
 
@@ -282,7 +248,7 @@ class Training(Spec):
     """Everything that fixes a training but its seed."""
 
     model: Transformer | GAU | Callable[..., Any]
-    task: Markov | Gaussian | None = None
+    task: Task | None = None
     data: Callable[..., Any] | None = None
     loss: Callable[..., Any] | None = None
     step: Callable[..., Any] | None = None
@@ -319,6 +285,7 @@ def check_training(training: Training) -> None:
 
 
 def _check_zoo(training: Training) -> None:
+    assert isinstance(training.model, Transformer | GAU)
     for name in ("data", "loss", "step", "target"):
         if getattr(training, name) is not None:
             raise DeclarationError(f"{name}= goes with a module of your own; a zoo model takes task=Markov()")
@@ -326,6 +293,10 @@ def _check_zoo(training: Training) -> None:
         raise DeclarationError("layers= names the blocks of a module of your own; a zoo model knows its own")
     if training.task is None:
         raise DeclarationError("a zoo model needs task=: Markov() to train on, or Gaussian() at initialisation")
+    wanted = training.task.causal if isinstance(training.task, KnownTask) else None
+    if isinstance(training.task, KnownTask) and wanted not in (None, training.model.causal):
+        kind = type(training.task).__name__
+        raise DeclarationError(f"{kind}() {training.task.why_causal}: give the model causal={wanted}")
     if isinstance(training.task, Gaussian) and training.steps:
         raise DeclarationError("Gaussian() has random labels, nothing to learn: use steps=0, or task=Markov()")
 

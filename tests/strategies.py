@@ -21,10 +21,15 @@ from stabilitysuite.spec import (
     SGD,
     Adam,
     AdamW,
+    Classification,
     Gaussian,
     He,
+    Induction,
+    KnownTask,
     LeCun,
     Markov,
+    MaskedToken,
+    Precision,
     Training,
     Transformer,
     Xavier,
@@ -96,13 +101,18 @@ models = st.one_of(
         init=inits,
     ),
 )
-tasks = st.builds(
-    lambda lag, more, **fields: Markov(lag=lag, length=lag + more, **fields),
-    counts,
-    counts,
-    vocab=st.integers(2, 99),
-    batch=counts,
-    sharpness=positive,
+tasks: st.SearchStrategy[Markov | MaskedToken | Classification | Induction] = st.one_of(
+    st.builds(
+        lambda lag, more, **fields: Markov(lag=lag, length=lag + more, **fields),
+        counts,
+        counts,
+        vocab=st.integers(2, 99),
+        batch=counts,
+        sharpness=positive,
+    ),
+    st.builds(MaskedToken, vocab=st.integers(2, 99), length=st.integers(4, 99), batch=counts, sharpness=positive),
+    st.builds(Classification, classes=st.integers(2, 8), length=st.integers(2, 9), batch=counts),
+    st.builds(Induction, vocab=st.integers(2, 99), queries=counts, batch=counts),
 )
 optimizers = st.one_of(
     st.builds(SGD, lr=positive, momentum=st.floats(0, 0.99)),
@@ -125,7 +135,7 @@ def _able(name: str, needs_update: bool, training: Training) -> bool:
     if name == "shortcut_weight":
         return isinstance(training.model, Transformer | GAU) and training.model.norm == "post"
     if name == "evaluated_loss":
-        return isinstance(training.task, Markov)
+        return isinstance(training.task, KnownTask)
     return training.steps > 0 or not needs_update
 
 
@@ -154,15 +164,16 @@ def trainings(draw: st.DrawFn) -> Training:
     """A training of the zoo, or a measurement at initialisation."""
     if draw(st.booleans()):
         return Training(model=draw(models), task=Gaussian(tokens=draw(counts), classes=draw(counts)))
+    model, task = draw(models), draw(tasks)
     return Training(
-        model=draw(models),
-        task=draw(tasks),
+        model=model if task.causal is None else dataclasses.replace(model, causal=task.causal),
+        task=task,
         optimizer=draw(optimizers),
         steps=draw(st.integers(0, 500)),
         warmup=draw(st.integers(0, 500)),
         schedule=draw(st.sampled_from(["constant", "cosine", "inverse_sqrt"])),
         clip=draw(st.none() | positive),
-        precision=draw(st.sampled_from(["float32", "bfloat16"])),
+        precision=draw(st.sampled_from(get_args(Precision))),
     )
 
 

@@ -13,7 +13,7 @@ from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, Verdict, short
 from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.errors import DeclarationError, NoData
-from stabilitysuite.spec import Markov, Training
+from stabilitysuite.spec import KnownTask, Training
 from stabilitysuite.stats.interval import largest_rate
 from stabilitysuite.stats.sequential import ERROR, probability_ratio
 from stabilitysuite.trace import Trace
@@ -114,7 +114,7 @@ class Ends(Claim):
                 f"{self.words()} watches {self.horizon} times the declared steps, but the cosine schedule ends with "
                 "them: use schedule='constant' or 'inverse_sqrt'"
             )
-        known = isinstance(training.task, Markov) or training.target is not None
+        known = isinstance(training.task, KnownTask) or training.target is not None
         if not known and self.side != "diverges":
             raise DeclarationError(
                 f"{self.words()} needs a known floor: use a task such as Markov(), or declare target=, "

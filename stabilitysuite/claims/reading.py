@@ -9,7 +9,7 @@ from typing import Literal
 
 from stabilitysuite.errors import DeclarationError, NoData, nearest
 from stabilitysuite.quantity import quantity
-from stabilitysuite.spec import GAU, Spec, Training, Transformer
+from stabilitysuite.spec import GAU, KnownTask, Spec, Training, Transformer
 from stabilitysuite.trace import Series, Trace
 
 __all__ = ["REDUCTIONS", "Measured", "Reading", "place"]
@@ -91,7 +91,7 @@ class Reading(Spec):
         if isinstance(self.step, int) and self.step > max(training.steps - 1, 0):
             last = max(training.steps - 1, 0)
             raise DeclarationError(f"{self.words()}: the last step is {last}, as steps={training.steps}")
-        if self.quantity == "evaluated_loss" and type(training.task).__name__ != "Markov":
+        if self.quantity == "evaluated_loss" and not isinstance(training.task, KnownTask):
             raise DeclarationError("evaluated_loss needs a task with known losses, such as Markov()")
         zoo = training.model if isinstance(training.model, Transformer | GAU) else None
         if self.quantity == "shortcut_weight" and (zoo is None or zoo.norm != "post"):

@@ -10,6 +10,7 @@ from torch import Tensor
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.lab.ending import ending, own_ending
 from stabilitysuite.lab.optim import clip_per_seed, make_optimizer, make_scheduler, rate
+from stabilitysuite.lab.precision import LossScale, SeedOptimizers, autocast, dtype_of, explained
 from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms, total_norm
 from stabilitysuite.lab.probes.recorder import Recorder
 from stabilitysuite.lab.subject import OwnSubject, Subject, scalar
@@ -49,6 +50,7 @@ class Loop:
         self.notes: list[str] = []
         self.recorder = Recorder(subject, run, device)
         self.watch = Watch(subject, self.recorder, device)
+        self.scale = LossScale(len(subject.seeds)) if self.training.precision == "float16" else None
         self._exact: list[tuple[int, Tensor]] = []  # step and losses [S], on the device until the end
         declared = run.judge_at[0]
         spaced = {round(declared * turn / EVALUATIONS) for turn in range(EVALUATIONS + 1)}
@@ -77,7 +79,7 @@ class Loop:
         batch = self.subject.next_batch()
         with torch.set_grad_enabled(backward):
             losses_S = self._forward(batch)
-        self.watch.saw_losses(0, losses_S, batch)
+        self._saw_losses(losses_S, batch)
         if backward:
             self._backward(losses_S)
             self._after_backward()
@@ -85,8 +87,13 @@ class Loop:
         self.watch.look()
 
     def _train(self) -> None:
-        optimizer = make_optimizer(self.training, self.subject.module)
-        scheduler = make_scheduler(self.training, optimizer)
+        optimizer: torch.optim.Optimizer | SeedOptimizers
+        if self.scale is not None:
+            optimizer = SeedOptimizers(self.training, self.subject, self.scale)
+            scheduler = make_scheduler(self.training, optimizer.first)
+        else:
+            optimizer = make_optimizer(self.training, self.subject.module)
+            scheduler = make_scheduler(self.training, optimizer)
         base = [group["lr"] for group in optimizer.param_groups]
         for step in range(self.training.steps):
             self.step = step
@@ -97,7 +104,7 @@ class Loop:
             self.recorder.begin(step)
             batch = self.subject.next_batch()
             losses_S = self._forward(batch)
-            self.watch.saw_losses(step, losses_S, batch)
+            self._saw_losses(losses_S, batch)
             self._backward(losses_S)
             self._after_backward()
             self.recorder.before_update()
@@ -151,8 +158,12 @@ class Loop:
                 handle.remove()
 
     def _forward(self, batch: object) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bfloat16"):
-            return self.subject.losses(batch).float()
+        with explained(self.training, self.device), autocast(self.training, self.device):
+            return self.subject.losses(batch).to(dtype_of(self.training))
+
+    def _saw_losses(self, losses_S: Tensor, batch: object) -> None:
+        with autocast(self.training, self.device):  # a forward pass that is repeated must break where the first did
+            self.watch.saw_losses(self.step, losses_S, batch)
 
     def _backward(self, losses_S: Tensor) -> None:
         if not losses_S.requires_grad:
@@ -160,12 +171,20 @@ class Loop:
                 "the loss has no gradient graph: it does not depend on a trainable parameter, or was made under "
                 "no_grad or detach"
             )
-        losses_S.sum().backward()  # type: ignore[no-untyped-call]
+        if self.scale is None:
+            losses_S.sum().backward()  # type: ignore[no-untyped-call]
+            return
+        self.recorder.scale_S = scale_S = self.scale.tensor(self.device)
+        with explained(self.training, self.device):
+            (losses_S * scale_S).sum().backward()  # type: ignore[no-untyped-call]
+        self.scale.undo(self.subject, scale_S)
 
     def _after_backward(self) -> None:
         """Norms, non-finite gradients, clipping."""
         norms_SP = self.recorder.gradients()
         totals_S = joint_norm(norms_SP) if norms_SP is not None else self._totals()
+        if self.scale is not None:
+            totals_S = self.scale.saw_norms(self.step, totals_S)
         if totals_S is None:
             return
         self.watch.saw_norms(self.step, totals_S)
@@ -231,9 +250,14 @@ class Loop:
                     outcomes=(trouble,) if trouble is not None else outcomes,
                     series=self._loss_series(position, exact) | recorded[position],
                     reference=reference,
+                    warnings=self._remarks(position),
                 )
             )
         return found
+
+    def _remarks(self, position: int) -> tuple[str, ...]:
+        remark = self.scale.remark(position) if self.scale is not None else ""
+        return (remark,) if remark else ()
 
     def _outcomes(
         self, position: int, exact: Sequence[tuple[int, float]]

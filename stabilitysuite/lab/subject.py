@@ -20,10 +20,10 @@ from torch._C import _functorch
 
 from stabilitysuite.errors import MeasurementError, nearest
 from stabilitysuite.lab.randomness import seeded
-from stabilitysuite.lab.tasks import GaussianStream, MarkovStream, reference
+from stabilitysuite.lab.tasks import GaussianStream, KnownStream, reference, stream
 from stabilitysuite.lab.zoo.build import Network, build
 from stabilitysuite.lab.zoo.parts import Residual
-from stabilitysuite.spec import GAU, Markov, Training, Transformer, callable_name
+from stabilitysuite.spec import GAU, KnownTask, Training, Transformer, callable_name
 from stabilitysuite.trace import Reference
 
 __all__ = ["Branch", "OwnSubject", "Subject", "ZooSubject", "first_tensor", "make_subject"]
@@ -93,13 +93,17 @@ class ZooSubject(Subject):
         assert task is not None
         self.seeds = tuple(seeds)
         self.network: Network = build(spec, task, seeds).to(device)
+        self.wide = training.precision == "float64"
+        if self.wide:
+            self.network.double()
+        self.device = device
         self.module = self.network
         self.stream = (
-            MarkovStream(task, seeds, device)
-            if isinstance(task, Markov)
+            stream(task, seeds, device)
+            if isinstance(task, KnownTask)
             else GaussianStream(task, spec.width, seeds, device)
         )
-        self.reference = reference(task) if isinstance(task, Markov) else None
+        self.reference = reference(task) if isinstance(task, KnownTask) else None
         self.layers = [(f"layer {index}", block) for index, block in enumerate(self.network.layers)]
         self.branches = [
             Branch(f"{label} {name}", residual, residual.branch)
@@ -110,7 +114,8 @@ class ZooSubject(Subject):
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets."""
-        return self.stream.batch()
+        inputs, targets = self.stream.batch()
+        return _moved(inputs, self.device, self.wide), targets
 
     def losses(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean cross-entropy of each seed [S]."""
@@ -119,7 +124,7 @@ class ZooSubject(Subject):
 
     def exact_losses(self) -> Tensor | None:
         """Against the task's own conditional."""
-        if not isinstance(self.stream, MarkovStream):
+        if not isinstance(self.stream, KnownStream):
             return None
         return self.stream.exact_loss(self.network(self.stream.evaluation_inputs()))
 
@@ -135,12 +140,15 @@ class OwnSubject(Subject):
         self.device = device
         self.notes: list[str] = []
         self.module = _made(training, seed).to(device)
+        self.wide = training.precision == "float64"
+        if self.wide:
+            self.module.double()
         self.layers = _layers(self.module, training.layers)
         self.branches = [Branch(label, module, None) for label, module in self.layers]
-        self.stream: MarkovStream | None = None
+        self.stream: KnownStream | None = None
         self.reference = None
-        if isinstance(training.task, Markov):
-            self.stream = MarkovStream(training.task, self.seeds, device)
+        if isinstance(training.task, KnownTask):
+            self.stream = stream(training.task, self.seeds, device)
             self.reference = reference(training.task)
         else:
             self._batches = self._cycled(seed)
@@ -150,7 +158,7 @@ class OwnSubject(Subject):
         for turn in itertools.count():
             count = -1
             for count, batch in enumerate(self._data(seed)):  # noqa: B007 -- count is read after the loop
-                yield _moved(batch, self.device)
+                yield _moved(batch, self.device, self.wide)
             if count < 0:
                 raise MeasurementError(
                     f"data {callable_name(self.training.data)}({seed}) has no batches"
@@ -188,13 +196,13 @@ class OwnSubject(Subject):
     def _logits(self, inputs_SBT: Tensor) -> Tensor:
         out = _first(self.module(inputs_SBT[0]))
         task = self.training.task
-        assert isinstance(task, Markov)
-        wanted = (*inputs_SBT.shape[1:], task.vocab)
+        assert isinstance(task, KnownTask)
+        wanted = (*inputs_SBT.shape[1 : 2 if task.one_label else 3], task.outputs)
         if out is None or tuple(out.shape) != wanted:
             got = "no tensor" if out is None else f"shape {tuple(out.shape)}"
             raise MeasurementError(
-                f"model {callable_name(self.training.model)}: on task=Markov() it takes tokens "  # type: ignore[arg-type]
-                f"{tuple(inputs_SBT.shape[1:])} and must return logits {wanted}, it returned {got}"
+                f"model {callable_name(self.training.model)}: on task={type(task).__name__}() it takes "  # type: ignore[arg-type]
+                f"tokens {tuple(inputs_SBT.shape[1:])} and must return logits {wanted}, it returned {got}"
             )
         return out.unsqueeze(0)
 
@@ -293,13 +301,15 @@ def first_tensor(value: Any) -> Tensor | None:
     return whole if dimension == 0 else whole.movedim(dimension, 0)
 
 
-def _moved(batch: Any, device: torch.device) -> Any:
+def _moved(batch: Any, device: torch.device, wide: bool) -> Any:
+    """The batch on the device; ``wide`` makes its floating-point numbers float64."""
     if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)  # the host need not wait for what the device does before
+        dtype = torch.float64 if wide and batch.is_floating_point() else batch.dtype
+        return batch.to(device, dtype, non_blocking=True)  # the host need not wait for what the device does before
     if isinstance(batch, dict):
-        return {key: _moved(value, device) for key, value in batch.items()}
+        return {key: _moved(value, device, wide) for key, value in batch.items()}
     if isinstance(batch, tuple | list):
-        moved = [_moved(value, device) for value in batch]
+        moved = [_moved(value, device, wide) for value in batch]
         return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
     return batch
 

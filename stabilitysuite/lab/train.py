@@ -20,7 +20,7 @@ from stabilitysuite.lab.ensemble import EnsembleSubject, why_not, words
 from stabilitysuite.lab.loop import Loop, OutOfTime
 from stabilitysuite.lab.randomness import preserved, seeded
 from stabilitysuite.lab.subject import Subject, make_subject
-from stabilitysuite.spec import GAU, Run, Training, Transformer
+from stabilitysuite.spec import GAU, Run, Spec, Training, Transformer
 from stabilitysuite.trace import Outcome, Trace
 
 __all__ = ["Progress", "conditions", "run", "usable_device"]
@@ -153,7 +153,9 @@ def _but_for_the_seed(one: Run) -> Run | None:
 
 def _width(one: Run) -> int:
     """How many seeds fit into one pass."""
-    model = one.training.model
+    model, optimizer = one.training.model, one.training.optimizer
+    if one.training.precision == "float16" and not (isinstance(optimizer, Spec) and one.training.scheduler is None):
+        return 1  # a seed that overflows skips its update, which an optimizer of the user's makes for all
     if not isinstance(model, Transformer | GAU):
         return SEEDS_IN_ONE_PASS
     matrices = 12 if isinstance(model, Transformer) else 3 * model.expansion + 1
@@ -250,7 +252,9 @@ def _one_pass(
     if not found:
         assert trouble is not None
         found = [Trace(arm=first.arm, seed=seed, outcomes=(trouble,), series={}) for seed in seeds]
-    return [dataclasses.replace(trace, engine=engine, seconds=cost, warnings=notes) for trace in found]
+    return [
+        dataclasses.replace(trace, engine=engine, seconds=cost, warnings=(*notes, *trace.warnings)) for trace in found
+    ]
 
 
 def _is_memory(error: Exception) -> bool:

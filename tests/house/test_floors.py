@@ -13,6 +13,7 @@ from tests.house.tree import PACKAGE, ROOT, imports, module_name, modules
 FLOORS = (
     ("errors",),
     ("quantity", "declaration", "trace", "stats"),
+    ("task",),
     ("spec",),
     ("changes", "claims"),
     ("case",),
@@ -23,7 +24,7 @@ FLOORS = (
     ("cli",),
 )
 """From the ground up; what stands on one floor does not know of its neighbours."""
-LAB_RESTS_ON = {"errors", "quantity", "declaration", "trace", "spec", "case", "lab"}
+LAB_RESTS_ON = {"errors", "quantity", "declaration", "trace", "task", "spec", "case", "lab"}
 """``case`` for the sources of its callables."""
 LAZY = {("plugin", "lab"), ("cli", "lab")}
 """Reached only from inside a function, or for types: so torch is not imported before a case runs."""

@@ -19,7 +19,7 @@ from stabilitysuite.claims.measure import (
 )
 from stabilitysuite.claims.outcome import converges, diverges, fails_to_train, stalls
 from stabilitysuite.errors import DeclarationError
-from stabilitysuite.spec import Gaussian, Markov, Transformer
+from stabilitysuite.spec import GAU, Gaussian, Induction, Markov, MaskedToken, Transformer
 from tests.unit.test_case import build, data, initial, loss, own, step, trained
 
 
@@ -254,6 +254,16 @@ class _Built:
         (
             lambda: trained(task=Gaussian(), expect=diverges()),
             "Case 'trains': Gaussian() has random labels, nothing to learn",
+        ),
+        (
+            lambda: trained(task=MaskedToken()),
+            "Case 'trains': MaskedToken() hides tokens between two neighbours, and a causal model sees one of them "
+            "only: give the model causal=False",
+        ),
+        (
+            lambda: trained(task=Induction(), model=GAU(width=8)),
+            "Case 'trains': Induction() shows each answer right after its question, where other models than causal "
+            "ones see it: give the model causal=True",
         ),
         # .but
         (lambda: trained().but(lr=1), "Case 'trains': .but needs says=, what the derived case claims"),

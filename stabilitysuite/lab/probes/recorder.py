@@ -98,6 +98,8 @@ class Recorder:
         self.steps = record_steps(run)
         self._rows = {step: row for row, step in enumerate(self.steps)}
         self.row: int | None = None
+        self.scale_S: Tensor | None = None
+        """What each seed's loss was multiplied by in this step [S]: gradients of activations still carry it."""
         self._device = device
         self._buffers: dict[str, _Buffer] = {}
         self._hooks: list[Callable[[], RemovableHandle]] = []  # each adds one
@@ -167,6 +169,9 @@ class Recorder:
         if self.row is None:
             return
         self._measure_kept()
+        if self.scale_S is not None and "residual_gradient" in self._buffers:
+            waiting = self._buffers["residual_gradient"].waiting
+            waiting |= {column: self._unscaled(norms_S) for column, norms_S in waiting.items()}
         for buffer in self._buffers.values():
             buffer.flush(self.row)
         self.row = None
@@ -206,7 +211,10 @@ class Recorder:
             self._see("residual_gradient", column, gradient)
         else:  # of an earlier step's forward pass
             norms_S = residual_gradient(self._seeded(gradient.detach()))
-            self._buffers["residual_gradient"].write(row, [column], norms_S.unsqueeze(1))
+            self._buffers["residual_gradient"].write(row, [column], self._unscaled(norms_S).unsqueeze(1))
+
+    def _unscaled(self, norms_S: Tensor) -> Tensor:
+        return norms_S if self.scale_S is None else norms_S / self.scale_S
 
     def _watch(self, column: int, branch: Branch) -> None:
         """Remember the stream on the way in and look at what is added on the way out."""

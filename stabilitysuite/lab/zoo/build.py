@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from stabilitysuite.lab.zoo.attention import Attention, GatedAttentionUnit
 from stabilitysuite.lab.zoo.parts import FeedForward, LayerNorm, Linear, Residual, Table, draw, sinusoids
-from stabilitysuite.spec import GAU, Gaussian, Markov, Transformer
+from stabilitysuite.spec import GAU, Gaussian, KnownTask, Transformer
 
 __all__ = ["Block", "Network", "build"]
 
@@ -36,17 +36,21 @@ def _block(spec: Transformer | GAU, seeds: Sequence[int], index: int) -> Block:
 
 
 class Network(nn.Module):
-    """Embedding, layers and readout: tokens [S, B, T], or vectors [S, B, T, D], -> logits [S, B, T, V]."""
+    """Embedding, layers and readout: tokens [S, B, T], or vectors [S, B, T, D], -> logits [S, B, T, V].
 
-    def __init__(self, spec: Transformer | GAU, task: Markov | Gaussian, seeds: Sequence[int]) -> None:
+    Where the task has one label a sequence they are [S, B, V], read from the last token of a causal model and from
+    the mean over the tokens of another one.
+    """
+
+    def __init__(self, spec: Transformer | GAU, task: KnownTask | Gaussian, seeds: Sequence[int]) -> None:
         super().__init__()
         width, std = spec.width, spec.width**-0.5
         self.positions: nn.Parameter | None = None
         self.fixed_positions: Tensor | None
         self.register_buffer("fixed_positions", None, persistent=False)
         self.embedding: Table | None = None
-        if isinstance(task, Markov):
-            self.embedding = Table(seeds, "embedding", task.vocab, width, std)
+        if isinstance(task, KnownTask):
+            self.embedding = Table(seeds, "embedding", task.symbols, width, std)
             if spec.positions == "learned":
                 self.positions = draw(seeds, "positions", (1, task.length, width), std)
             elif spec.positions == "sinusoidal":
@@ -54,8 +58,10 @@ class Network(nn.Module):
             self.embedding_norm = LayerNorm(seeds, width)
         self.layers = nn.ModuleList(_block(spec, seeds, index) for index in range(spec.layers))
         self.final_norm = LayerNorm(seeds, width) if spec.norm == "pre" else None
-        classes = task.vocab if isinstance(task, Markov) else task.classes
-        self.readout = Linear(seeds, "readout", width, classes, std)
+        self.pool: Callable[[Tensor], Tensor] | None = None
+        if isinstance(task, KnownTask) and task.one_label:
+            self.pool = _last if spec.causal else _mean
+        self.readout = Linear(seeds, "readout", width, task.outputs, std)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.embedding is not None:
@@ -69,16 +75,26 @@ class Network(nn.Module):
             x = layer(x)
         if self.final_norm is not None:
             x = self.final_norm(x)
-        logits: Tensor = self.readout(x.flatten(1, 2))
-        return logits.view(*x.shape[:3], -1)
+        if self.pool is not None:  # after the last norm: without attention the logits are then sums over tokens
+            x = self.pool(x)
+        logits: Tensor = self.readout(x.flatten(1, -2))
+        return logits.view(*x.shape[:-1], -1)
 
 
-def build(spec: Transformer | GAU, task: Markov | Gaussian, seeds: Sequence[int]) -> Network:
+def _last(x_SBTD: Tensor) -> Tensor:
+    return x_SBTD[:, :, -1]
+
+
+def _mean(x_SBTD: Tensor) -> Tensor:
+    return x_SBTD.mean(2)
+
+
+def build(spec: Transformer | GAU, task: KnownTask | Gaussian, seeds: Sequence[int]) -> Network:
     """The network of a specification, one copy of its parameters for each seed.
 
     Args:
         spec: Which model.
-        task: What it is trained on; fixes vocabulary and length.
+        task: What it is trained on; fixes tokens, length and classes.
         seeds: One seed a copy; each draws its weights from hash(seed, parameter name).
     """
     with torch.device("cpu"):

@@ -21,7 +21,7 @@ from stabilitysuite.lab.loop import Loop
 from stabilitysuite.lab.subject import make_subject
 from stabilitysuite.lab.train import run
 from stabilitysuite.lab.watch import Watch
-from stabilitysuite.spec import GAU, SGD, AdamW, Run, Training
+from stabilitysuite.spec import GAU, SGD, AdamW, Classification, MaskedToken, Run, Training
 
 from .runs import EVERYTHING, MODEL, TASK, run_of, training
 
@@ -54,6 +54,7 @@ def on_looking(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
 
 
 SHALLOW = dataclasses.replace(MODEL, layers=1)
+SEEING = dataclasses.replace(SHALLOW, causal=False)
 SOME = 13
 """Steps of which one, 11, is not recorded; the meta device takes 0.1 s a step."""
 PASSES = {
@@ -62,6 +63,8 @@ PASSES = {
     "clipped": (training(model=SHALLOW, steps=SOME, clip=0.5, optimizer=AdamW(lr=1e-3)), (1, 2)),
     "fixed positions": (training(steps=2, model=dataclasses.replace(MODEL, positions="sinusoidal", norm="pre")), (1,)),
     "GAU": (training(steps=2, model=GAU(layers=2, width=16, key=8)), (1, 2)),
+    "masked tokens": (training(steps=2, task=MaskedToken(vocab=8), model=SEEING), (1, 2)),
+    "one label": (training(steps=2, task=Classification(), model=SEEING), (1, 2)),
     "initialisation": (training(steps=0), (1, 2)),
 }
 
