@@ -121,6 +121,10 @@ class Bound(Claim):
             return math.nan, None, "violated", reason, ""
         scaled = [math.log(value) for value in values] if log else list(values)
         centre = math.fsum(value / len(scaled) for value in scaled)
+        above = [trace.seed for trace, value in zip(traces, values, strict=True) if value > 0]
+        if self.high == 0 and above and self.measure.never_negative():
+            reason = f"above 0 in {len(above)} of {len(values)} seeds ({', '.join(map(str, above))}), so its mean is"
+            return centre, None, "violated", reason, ""
         interval = mean_interval(scaled, confidence=CONFIDENCE)
         if interval is None:
             reason = "one seed has no spread: nothing can be decided from it"
