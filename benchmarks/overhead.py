@@ -12,7 +12,6 @@ from stabilitysuite.lab.optim import make_optimizer
 from stabilitysuite.lab.probes.recorder import DENSE, record_steps
 from stabilitysuite.lab.subject import ZooSubject
 from stabilitysuite.plan import ALWAYS
-from stabilitysuite.quantity import QUANTITIES
 from stabilitysuite.spec import AdamW, Markov, Run, Training, Transformer
 
 __all__ = ["bare", "overhead", "training", "watched"]
@@ -22,7 +21,9 @@ BARE = "bare loop"
 TYPICAL = 200
 """Steps of the run whose share of record steps is kept in shorter slices."""
 DEFAULT = "default probes"
-EVERY = "every quantity, every step"
+EVERY = "also parameters, each step"
+PER_PARAMETER = ALWAYS | {"shortcut_weight", "parameter_gradient_norm", "update_ratio"}
+"""The set that the goal of 1.20 was set for; all other quantities are on demand and measured by no goal."""
 GOALS = {DEFAULT: 1.05, EVERY: 1.20}
 SIZES = {6: (40, 15), 24: (20, 9), 100: (13, 5)}
 """Layers: steps of a slice, turns. Short slices and many turns: neighbours change what a second is worth."""
@@ -116,7 +117,7 @@ def overhead(sizes: Mapping[int, tuple[int, int]] = SIZES) -> str:
         contestants = {
             BARE: bare(declared),
             DEFAULT: watched(declared),
-            EVERY: watched(declared, frozenset(QUANTITIES), every=True),
+            EVERY: watched(declared, PER_PARAMETER, every=True),
         }
         found = interleaved(contestants, turns)
         milliseconds = f"{1e3 * min(found[BARE]) / steps:.1f}"

@@ -48,8 +48,8 @@ deepnorm_24_attending = Case(
     source="kexue.fm/archives/8978; arXiv 2203.00555",
     model=_deepnorm(24, ffn=4),
     task=Markov(vocab=32, lag=2),
-    optimizer=Adam(lr=2e-3),
-    steps=350,
+    optimizer=Adam(lr=1.4e-3),
+    steps=450,
     expect=converges(),
     control=dict(attention=False),
 )

@@ -19,8 +19,8 @@ __all__ = ["TWIN", "Plan", "at_rate", "estimated_seconds", "gate_seeds", "plan",
 TWIN = "|twin"
 """Ending of the name of an arm that carries the control's change beside a claim that needs it."""
 
-ALWAYS = frozenset(item.name for item in QUANTITIES.values() if item.axis != "parameter") - {"shortcut_weight"}
-"""Quantities recorded in every training: they are the evidence; what is bulky or of one placement is on demand."""
+ALWAYS = frozenset(name for name, kind in QUANTITIES.items() if kind.always)
+"""Quantities recorded in every training: they are the evidence; what is bulky, costly or special is on demand."""
 
 FORWARD = frozenset(name for name in ALWAYS if not QUANTITIES[name].backward)
 """Quantities recorded in every run of zero steps, whose backward pass is left out unless a claim needs it."""

@@ -134,8 +134,10 @@ def measures(draw: st.DrawFn, training: Training) -> Measure:
 def _able(name: str, needs_update: bool, training: Training) -> bool:
     if name == "shortcut_weight":
         return isinstance(training.model, Transformer | GAU) and training.model.norm == "post"
-    if name == "evaluated_loss":
-        return isinstance(training.task, KnownTask)
+    if name.startswith("attention_"):
+        return isinstance(training.model, Transformer) and training.model.attention
+    if name in ("evaluated_loss", "steps_to_converge") and not isinstance(training.task, KnownTask):
+        return False
     return training.steps > 0 or not needs_update
 
 

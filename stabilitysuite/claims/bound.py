@@ -115,6 +115,11 @@ class Bound(Claim):
         """On the scale on which it is judged; of seeds that are not finite the reason names which."""
         broken = [trace.seed for trace, value in zip(traces, values, strict=True) if not math.isfinite(value)]
         scaled = [math.log(value) for value in values] if log else list(values)
+        above = [trace.seed for trace, value in zip(traces, values, strict=True) if value > 0]
+        if self.high == 0 and above and not broken and self.measure.never_negative():
+            reason = f"above 0 in {len(above)} of {len(values)} seeds ({', '.join(map(str, above))}), so its mean is"
+            centre = math.fsum(value / len(scaled) for value in scaled)
+            return Decision(verdict="violated", reason=reason, remedy="", centre=centre, interval=None, margin=None)
         found = decide(scaled, *self._bounds(log), confidence=confidence, prior=prior, mixed=mixed_ends(traces))
         if not broken:
             return found

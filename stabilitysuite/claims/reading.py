@@ -79,6 +79,10 @@ class Reading(Spec):
         """Whether its seeds are averaged as factors."""
         return self.over is not None or quantity(self.quantity).ratio
 
+    def never_negative(self) -> bool:
+        """Whether it is a share or a count, of which a mean of zero is zero in every seed."""
+        return self.over is None and quantity(self.quantity).never_negative
+
     def check(self, training: Training) -> None:
         """Refuse what this training can never have.
 
@@ -91,11 +95,9 @@ class Reading(Spec):
         if isinstance(self.step, int) and self.step > max(training.steps - 1, 0):
             last = max(training.steps - 1, 0)
             raise DeclarationError(f"{self.words()}: the last step is {last}, as steps={training.steps}")
-        if self.quantity == "evaluated_loss" and not isinstance(training.task, KnownTask):
-            raise DeclarationError("evaluated_loss needs a task with known losses, such as Markov()")
-        zoo = training.model if isinstance(training.model, Transformer | GAU) else None
-        if self.quantity == "shortcut_weight" and (zoo is None or zoo.norm != "post"):
-            raise DeclarationError("shortcut_weight is of a zoo model with norm='post': other streams are not divided")
+        refused = _refused(self.quantity, training)
+        if refused:
+            raise DeclarationError(f"{self.quantity} {refused}")
         if isinstance(training.model, Transformer | GAU):
             self._check_place(training.model)
         if self.over is not None:
@@ -160,7 +162,39 @@ class Reading(Spec):
         return found[0] if len(found) == 1 else _reduced(found, str(self.where))
 
 
+def _refused(quantity: str, training: Training) -> str:
+    """Why a training cannot have a quantity; empty where it can."""
+    model = training.model
+    zoo = model if isinstance(model, Transformer | GAU) else None
+    known = isinstance(training.task, KnownTask)
+    if quantity == "evaluated_loss" and not known:
+        return "needs a task with known losses, such as Markov()"
+    if quantity == "steps_to_converge" and not known and training.target is None:
+        return "needs a task with known losses, such as Markov(), or target="
+    if quantity == "shortcut_weight" and (zoo is None or zoo.norm != "post"):
+        return "is of a zoo model with norm='post': other streams are not divided"
+    if quantity.startswith("attention_"):
+        if zoo is None:
+            return "is of a zoo model: where a module of your own has its attention logits is not known"
+        if isinstance(zoo, Transformer) and not zoo.attention:
+            return "is of a model with attention, this one has attention=False"
+        if isinstance(zoo, GAU) and quantity == "attention_entropy":
+            return "is of a softmax, a GAU has none: it takes attention_logit_std and attention_logit_max"
+        if isinstance(zoo, GAU) and zoo.kernel == "diagonal":
+            return "is of pairs of tokens, a GAU with kernel='diagonal' has none"
+    if quantity in ("output_change", "perturbation_change", "loss_drop") and training.step is not None:
+        return "repeats a forward pass, which step= hides: use loss="
+    return ""
+
+
 _HINTS = {
+    "layer_cosine": "It needs blocks whose output has the shape of their input; name them with layers='blocks.*'.",
+    "norm_gain": "It needs a trainable gain in a module whose class has 'norm' in its name.",
+    "output_logit_std": "It needs a model that is called, model(...), and returns a floating-point tensor.",
+    "output_change": "It needs a loss= that calls the model, model(...), which returns a floating-point tensor.",
+    "perturbation_change": "It needs a loss= that calls the model, model(...), which returns a floating-point tensor.",
+    "movement": "It needs blocks with parameters; name them with layers='blocks.*'.",
+    "weight_std": "It needs parameters of two dimensions or more.",
     "branch_ratio": "It needs blocks whose output has the shape of their input; name them with layers='blocks.*'.",
     "residual_std": "It needs blocks that return a floating-point tensor; name them with layers='blocks.*'.",
     "residual_gradient": "It needs blocks whose output takes part in the backward pass, which reentrant checkpointing "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stabilitysuite.trace import Outcome, Reference
 
-__all__ = ["BAND", "Losses", "ending", "own_ending", "tail"]
+__all__ = ["BAND", "Losses", "ending", "own_ending", "tail", "tails"]
 
 BAND = 0.1
 """Progress within which a run counts as standing on the plateau."""
@@ -51,6 +51,13 @@ def tail(losses: Sequence[float]) -> float:
     return statistics.median(losses[-max(3, len(losses) // 10) :])
 
 
+def tails(losses: Sequence[float]) -> list[tuple[int, float]]:
+    """What takes the place of evaluations on one's own data: the first loss, and the tail at every tenth of the run."""
+    step, chunk = len(losses), max(3, len(losses) // 10)
+    found = [(end, tail(losses[:end])) for end in range(chunk, step + 1, chunk)]
+    return [(0, losses[0]), *found, (step, tail(losses))]
+
+
 def own_ending(losses: Sequence[float], target: float | None) -> tuple[Outcome, Reference | None]:
     """The outcome of a run on one's own data, from its training losses.
 
@@ -75,6 +82,4 @@ def own_ending(losses: Sequence[float], target: float | None) -> tuple[Outcome, 
         detail = f"loss {last:.4g}; the target {target:.4g} is no lower than the first loss {start:.4g}"
         return Outcome(name=name, step=step, detail=detail), None  # type: ignore[arg-type]
     reference = Reference(plateau=start, floor=target, enough=1.0)
-    chunk = max(3, len(losses) // 10)
-    evaluated = [(0, start)] + [(end, tail(losses[:end])) for end in range(chunk, step + 1, chunk)] + [(step, last)]
-    return ending(evaluated, reference), reference
+    return ending(tails(losses), reference), reference

@@ -8,6 +8,7 @@ and non-finite numbers are per seed. docs/design/several-seeds.md holds the meas
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import warnings
 from collections.abc import Iterator, Sequence
@@ -38,19 +39,20 @@ NOISE = 1e-6
 """Differences below this share of the largest of a row are rounding: some gradients are zero but for it."""
 
 
-class _Losses(nn.Module):
-    """A subject's losses as the forward pass of a module, so that its parameters can be replaced for a call."""
+class _Calls(nn.Module):
+    """What a subject computes as the forward pass of a module, so that its parameters can be replaced for a call."""
 
     def __init__(self, subject: OwnSubject) -> None:
         super().__init__()
         self.model = subject.module
         self.subject = subject
 
-    def forward(self, batch: Any) -> Tensor:
-        """Loss on a batch, or the exact loss for ``None``."""
-        losses = self.subject.exact_losses() if batch is None else self.subject.losses(batch)
-        assert losses is not None
-        return losses.squeeze(0)
+    def forward(self, method: str, *given: Any) -> Tensor:
+        """What the named method returns for the one seed."""
+        found: Tensor | None = getattr(self.subject, method)(*given)
+        if found is None:
+            raise ValueError(f"{method} are not known")
+        return found.squeeze(0)
 
 
 class EnsembleSubject(Subject):
@@ -75,7 +77,7 @@ class EnsembleSubject(Subject):
         _stack_into(first.module, [one.module for one in self.alone])
         self.module = first.module
         self.layers, self.branches, self.reference = first.layers, first.branches, first.reference
-        self._losses = _Losses(first)
+        self._calls = _Calls(first)
         self._parameters: dict[str, Tensor] = {f"model.{name}": value for name, value in self.module.named_parameters()}
 
     def remarks(self) -> list[str]:
@@ -91,17 +93,25 @@ class EnsembleSubject(Subject):
 
     def losses(self, batch: Any) -> Tensor:
         """Loss of each seed [S]."""
-        return self._mapped(batch, 0)
+        return self._mapped("losses", batch)
 
     def exact_losses(self) -> Tensor | None:
         """Against the task's own conditional, where there is a task [S]."""
-        return None if self.alone[0].stream is None else self._mapped(None, None)
+        return None if self.alone[0].stream is None else self._mapped("exact_losses")
 
-    def _mapped(self, batch: Any, where: int | None) -> Tensor:
-        def one(parameters: dict[str, Tensor], batch: Any) -> Any:
-            return functional_call(self._losses, parameters, (batch,))
+    def fixed(self, batch: Any) -> Any:
+        """As for one seed."""
+        return self.alone[0].fixed(batch)
 
-        mapped: Tensor = vmap(one, in_dims=(0, where))(self._parameters, batch)
+    def outputs(self, fixed: Any) -> Tensor:
+        """Of each seed [S, ...]; the inputs of a task are common to all."""
+        return self._mapped("outputs", fixed, where=0 if self.alone[0].stream is None else None)
+
+    def _mapped(self, method: str, *given: Any, where: int | None = 0) -> Tensor:
+        def one(parameters: dict[str, Tensor], *given: Any) -> Any:
+            return functional_call(self._calls, parameters, (method, *given))
+
+        mapped: Tensor = vmap(one, in_dims=(0, *[where] * len(given)))(self._parameters, *given)
         return mapped
 
 
@@ -220,6 +230,11 @@ def _differences(alone: Trace, together: Trace) -> Iterator[str]:
         for row, other in zip(ours.values, theirs.values, strict=True):
             noise = NOISE * (max(map(abs, row)) if strict else 1.0)
             close = SAME if strict else 100 * SAME
-            if not all(a == b or abs(a - b) <= close * abs(a) + noise for a, b in zip(row, other, strict=True)):
+            if not all(_close(a, b, close * abs(a) + noise) for a, b in zip(row, other, strict=True)):
                 yield f"in one pass {name} differs"
                 break
+
+
+def _close(one: float, other: float, most: float) -> bool:
+    """Whether two numbers differ by so much at most; a quantity may be infinite, or NaN, in both."""
+    return one == other or abs(one - other) <= most or (math.isnan(one) and math.isnan(other))

@@ -14,6 +14,7 @@ from stabilitysuite.lab.precision import LossScale, SeedOptimizers, autocast, dt
 from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms, total_norm
 from stabilitysuite.lab.probes.recorder import Recorder
 from stabilitysuite.lab.subject import OwnSubject, Subject, scalar
+from stabilitysuite.lab.summary import summaries
 from stabilitysuite.lab.watch import Watch
 from stabilitysuite.quantity import QUANTITIES
 from stabilitysuite.spec import Run
@@ -75,8 +76,8 @@ class Loop:
         """One forward pass, and a backward pass where a gradient is wanted; no update."""
         self._evaluate(0)
         backward = any(QUANTITIES[name].backward for name in self.run.quantities)
-        self.recorder.begin(0)
         batch = self.subject.next_batch()
+        self.recorder.begin(0, batch)
         with torch.set_grad_enabled(backward):
             losses_S = self._forward(batch)
         self._saw_losses(losses_S, batch)
@@ -101,8 +102,8 @@ class Loop:
                 factor = rate(self.training, step, self.run.judge_at[0])
                 for group, full in zip(optimizer.param_groups, base, strict=True):
                     group["lr"] = full * factor
-            self.recorder.begin(step)
             batch = self.subject.next_batch()
+            self.recorder.begin(step, batch)
             losses_S = self._forward(batch)
             self._saw_losses(losses_S, batch)
             self._backward(losses_S)
@@ -142,8 +143,8 @@ class Loop:
                 if scheduler is None:
                     for group, full in zip(optimizer.param_groups, base, strict=True):
                         group["lr"] = full * rate(self.training, step, self.run.judge_at[0])
-                self.recorder.begin(step)
                 batch = self.subject.next_batch()
+                self.recorder.begin(step, batch)
                 loss = scalar(user_step(self.subject.module, batch, optimizer), user_step)
                 self.recorder.end()
                 if step == 0 and not updates[0]:
@@ -248,7 +249,7 @@ class Loop:
                     arm=self.run.arm,
                     seed=seed,
                     outcomes=(trouble,) if trouble is not None else outcomes,
-                    series=self._loss_series(position, exact) | recorded[position],
+                    series=self._loss_series(position, exact, reference) | recorded[position],
                     reference=reference,
                     warnings=self._remarks(position),
                 )
@@ -281,7 +282,9 @@ class Loop:
                 found.append(_at(outcome, step, len(taken)))
         return tuple(found), reference
 
-    def _loss_series(self, position: int, exact: Sequence[tuple[int, float]]) -> dict[str, Series]:
+    def _loss_series(
+        self, position: int, exact: Sequence[tuple[int, float]], reference: Reference | None
+    ) -> dict[str, Series]:
         losses = tuple((values[position],) for values in self.watch.losses)
         found = {}
         if losses:
@@ -293,7 +296,9 @@ class Loop:
             found["evaluated_loss"] = Series(
                 quantity="evaluated_loss", steps=steps, labels=("",), values=tuple((loss,) for loss in known)
             )
-        return found
+        if not self.training.steps:
+            return found
+        return found | summaries(self.run.quantities, [loss for (loss,) in losses], exact, reference)
 
 
 def _at(outcome: Outcome, step: int, reached: int) -> Outcome:

@@ -6,6 +6,7 @@ places where probes look. Shape letters: S seeds, B sequences, T tokens, D width
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import itertools
 import weakref
@@ -17,16 +18,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._C import _functorch
+from torch.utils._pytree import tree_map
 
 from stabilitysuite.errors import MeasurementError, nearest
-from stabilitysuite.lab.randomness import seeded
+from stabilitysuite.lab.randomness import preserved, seeded
 from stabilitysuite.lab.tasks import GaussianStream, KnownStream, reference, stream
 from stabilitysuite.lab.zoo.build import Network, build
 from stabilitysuite.lab.zoo.parts import Residual
 from stabilitysuite.spec import GAU, KnownTask, Training, Transformer, callable_name
 from stabilitysuite.trace import Reference
 
-__all__ = ["Branch", "OwnSubject", "Subject", "ZooSubject", "first_tensor", "make_subject"]
+__all__ = ["Branch", "OwnSubject", "Subject", "ZooSubject", "copied", "first_tensor", "make_subject", "model_output"]
+
+FIXED_SEQUENCES = 16
+"""Sequences of the evaluation set on which the outputs of two sets of weights are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Subject:
     seeds: tuple[int, ...]
     batched: bool
     """Whether parameters and activations have a leading seed dimension."""
+    repeatable: bool = True
+    """False where losses and outputs cannot be asked for: a step of the user's own computes them."""
     reference: Reference | None
     layers: list[tuple[str, nn.Module]]
     branches: list[Branch]
@@ -76,6 +83,30 @@ class Subject:
     def exact_losses(self) -> Tensor | None:
         """Exact loss of each seed on the evaluation set [S]; ``None`` where none is known."""
         return None
+
+    def fixed(self, batch: Any) -> Any:
+        """What outputs are compared on throughout a run, given its first batch."""
+        raise NotImplementedError
+
+    def outputs(self, fixed: Any) -> Tensor | None:
+        """The model's outputs on it [S, ...]; ``None`` where they are not known."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Inside, the modules are in evaluation mode; what a pass draws or counts is as before afterwards."""
+        modes = [(module, module.training) for module in self.module.modules()]
+        buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
+        with preserved():
+            try:
+                self.module.eval()
+                yield
+            finally:
+                for module, training in modes:
+                    module.training = training
+                with torch.no_grad():
+                    for buffer, before in buffers:
+                        buffer.copy_(before)
 
     def remarks(self) -> list[str]:
         """What a person should know of the data."""
@@ -128,6 +159,15 @@ class ZooSubject(Subject):
             return None
         return self.stream.exact_loss(self.network(self.stream.evaluation_inputs()))
 
+    def fixed(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Inputs: the evaluation set's first sequences, or those of the first batch."""
+        return _evaluation_inputs(self.stream) if isinstance(self.stream, KnownStream) else batch[0]
+
+    def outputs(self, fixed: Tensor) -> Tensor:
+        """Logits [S, B, T, V]."""
+        logits: Tensor = self.network(fixed)
+        return logits
+
 
 class OwnSubject(Subject):
     """A module of the user's, one seed."""
@@ -137,6 +177,7 @@ class OwnSubject(Subject):
     def __init__(self, training: Training, seed: int, device: torch.device) -> None:
         self.seeds = (seed,)
         self.training = training
+        self.repeatable = training.step is None
         self.device = device
         self.notes: list[str] = []
         self.module = _made(training, seed).to(device)
@@ -210,12 +251,26 @@ class OwnSubject(Subject):
         """Against the task's own conditional, where there is a task."""
         if self.stream is None:
             return None
-        was = self.module.training
-        self.module.eval()
-        try:
+        with self.undisturbed():
             return self.stream.exact_loss(self._logits(self.stream.evaluation_inputs()))
+
+    def fixed(self, batch: Any) -> Any:
+        """The evaluation set's first sequences, or the first batch as it was."""
+        if self.stream is not None:
+            return _evaluation_inputs(self.stream)
+        return copied(batch)
+
+    def outputs(self, fixed: Any) -> Tensor | None:
+        """Logits, or what the model returned while the user's loss was computed [1, ...]."""
+        if self.stream is not None:
+            return self._logits(fixed)
+        seen: list[Tensor | None] = []
+        handle = self.module.register_forward_hook(lambda *called: seen.append(model_output(called[2])))
+        try:
+            self.training.loss(self.module, copied(fixed))  # type: ignore[misc]
         finally:
-            self.module.train(was)
+            handle.remove()
+        return seen[-1].unsqueeze(0) if seen and seen[-1] is not None else None
 
 
 def scalar(loss: Any, made_by: Any) -> Tensor:
@@ -280,11 +335,21 @@ def _layers(module: nn.Module, pattern: str | None) -> list[tuple[str, nn.Module
     return best
 
 
-def _first(value: Any) -> Tensor | None:
+def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
-        return value
+        yield value
     items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
-    return next((found for item in items if (found := _first(item)) is not None), None)
+    for item in items:
+        yield from _tensors(item)
+
+
+def _first(value: Any) -> Tensor | None:
+    return next(_tensors(value), None)
+
+
+def model_output(value: Any) -> Tensor | None:
+    """What a model predicts: its first floating-point tensor that is no scalar, as some put a loss before it."""
+    return next((found for found in _tensors(value) if found.is_floating_point() and found.dim()), None)
 
 
 def first_tensor(value: Any) -> Tensor | None:
@@ -299,6 +364,15 @@ def first_tensor(value: Any) -> Tensor | None:
     whole = _functorch.get_unwrapped(found)
     dimension = _functorch.maybe_get_bdim(found)
     return whole if dimension == 0 else whole.movedim(dimension, 0)
+
+
+def _evaluation_inputs(stream: KnownStream) -> Tensor:
+    return stream.evaluation_inputs()[:, :FIXED_SEQUENCES]
+
+
+def copied(batch: Any) -> Any:
+    """A batch of its own, as a loss of the user's may change what it is given."""
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, batch)
 
 
 def _moved(batch: Any, device: torch.device, wide: bool) -> Any:

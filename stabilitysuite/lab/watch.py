@@ -56,9 +56,8 @@ class Watch:
             return
         for position, loss in enumerate(losses_S.tolist()):
             if not math.isfinite(loss) and self.broken[position] is None:
-                self._recorder.end()
-                self.broken[position] = first_bad_output(self._subject, position, step, batch, loss)
-                self._recorder.begin(step)
+                with self._recorder.paused():
+                    self.broken[position] = first_bad_output(self._subject, position, step, batch, loss)
 
     def saw_norms(self, step: int, norms_S: Tensor) -> None:
         """Take note of the total gradient norms [S] of a step, while the gradients are there."""

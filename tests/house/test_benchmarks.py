@@ -11,7 +11,7 @@ from stabilitysuite.spec import Run
 from tests.house.tree import ROOT
 
 TABLES: dict[str, tuple[Callable[[], str], str]] = {
-    "overhead": (lambda: overhead.overhead({1: (8, 1)}), "every quantity, every step"),
+    "overhead": (lambda: overhead.overhead({1: (8, 1)}), "also parameters, each step"),
     "seeds": (lambda: seeds.seeds_in_one_pass([(8, 4, 8, 0.5)], seeds=2, layers=1, turns=1, work=128), "0.50"),
     "startup": (lambda: startup.startup(turns=1), "without, ms"),
     "growth": (lambda: growth.growth({1: 4, 2: 4}, (2, 4), turns=1), "ms a layer"),

@@ -40,16 +40,10 @@ def test_cases_are_found() -> None:
     assert "warmup/post_ln_cold" in declared()
 
 
-NEAR_AN_EDGE = {"depth/deepnorm_24_attending": "none of 30 seeds is wrong, but 2 of 4 stall at 1.4 times the rate"}
-"""Cases that calibration did not admit: they are shown and do not gate, until their setting is moved away."""
-
-
 def test_every_quick_and_full_case_is_admitted() -> None:
     gating = {case_id: case for case_id, case in declared().items() if case.tier != "paper"}
     reasons = {case_id: gate(case, read_calibration(folder(), case_id)) for case_id, case in gating.items()}
     wrong = [f"{case_id}: {reason}" for case_id, reason in sorted(reasons.items()) if reason]
-    assert {case_id for case_id, reason in reasons.items() if "not admitted" in reason} == set(NEAR_AN_EDGE)
-    wrong = [one for one in wrong if "not admitted" not in one]
     assert not wrong, "\n".join([*wrong, "calibrate them: stabilitysuite calibrate --stability-tier full -n 2"])
 
 

@@ -281,7 +281,7 @@ class _Built:
         ),
         (
             lambda: trained().but(says="x", expect=converges()),
-            "Case 'x': expect is Ends(side='converges', progress=None) already",
+            "Case 'x': expect is Ends(side='converges', progress=None, rate=None, against=None) already",
         ),
         (
             lambda: untyped(trained()).but(says="x", wamup=3),

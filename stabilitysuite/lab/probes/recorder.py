@@ -6,8 +6,9 @@ buffer [rows, S, columns] until the run is over, so that no record step waits fo
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,15 +16,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from stabilitysuite.lab.probes.attention_logits import attention_entropy, attention_logit_max, attention_logit_std
 from stabilitysuite.lab.probes.branch_ratio import branch_ratio
-from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms
+from stabilitysuite.lab.probes.layer_cosine import layer_cosine
+from stabilitysuite.lab.probes.parameters import Parameters
+from stabilitysuite.lab.probes.passes import Passes
 from stabilitysuite.lab.probes.residual_gradient import residual_gradient
 from stabilitysuite.lab.probes.residual_std import residual_std
 from stabilitysuite.lab.probes.shortcut_weight import shortcut_weight, through_norm
 from stabilitysuite.lab.probes.token_cosine import token_cosine
-from stabilitysuite.lab.probes.update_ratio import update_ratio
-from stabilitysuite.lab.subject import Branch, Subject, ZooSubject, first_tensor
+from stabilitysuite.lab.subject import Subject, ZooSubject, first_tensor, model_output
+from stabilitysuite.lab.summary import SUMMARIES
+from stabilitysuite.lab.zoo.attention import Attention, GatedAttentionUnit
 from stabilitysuite.lab.zoo.parts import Residual
+from stabilitysuite.quantity import QUANTITIES, Axis
 from stabilitysuite.spec import Run
 from stabilitysuite.trace import Series
 
@@ -41,8 +47,20 @@ PROBES: dict[str, Callable[..., Tensor]] = {
     "residual_gradient": residual_gradient,
     "branch_ratio": branch_ratio,
     "shortcut_weight": through_norm,
+    "layer_cosine": layer_cosine,
+    "output_logit_std": residual_std,
 }
 """From activations and their gradients, with a leading seed dimension, to one number a seed."""
+OF_LOGITS: dict[str, Callable[[Tensor, bool], Tensor]] = {
+    "attention_logit_std": attention_logit_std,
+    "attention_logit_max": attention_logit_max,
+    "attention_entropy": attention_entropy,
+}
+"""From attention logits [S, B, H, T, T], and whether a causal mask hides some of them."""
+
+
+OF_LOSSES = frozenset({"training_loss", "evaluated_loss", *SUMMARIES})
+"""What the loop tells from losses, without a probe."""
 
 
 def record_steps(run: Run) -> list[int]:
@@ -104,44 +122,47 @@ class Recorder:
         self._buffers: dict[str, _Buffer] = {}
         self._hooks: list[Callable[[], RemovableHandle]] = []  # each adds one
         self._handles: list[RemovableHandle] = []
-        self._streams: dict[int, Tensor] = {}
+        self._streams: dict[tuple[str, int], Tensor] = {}  # on their way through what a quantity watches
         self._kept: dict[str, list[tuple[int, tuple[Tensor, ...]]]] = {}  # to be measured at the end of the step
-        self._before: list[Tensor] = []  # the matrices before an update
-        self._has_before = False  # whether they are those of this step
-        self._names = [name for name, _ in subject.named_parameters]
-        positions = {name: index for index, name in enumerate(self._names)}
-        of_layer = [[positions[name] for name in names] for _, names in subject.layer_parameters()]
-        # on the device: an index that has to be moved there makes the host wait
-        self._of_layer = _padded(of_layer, len(self._names), device)
-        self._matrices = [(name, value) for name, value in subject.named_parameters if self._is_matrix(value)]
-        layers = [label for label, _ in subject.layers]
+        wanted = frozenset(
+            name for name in run.quantities - OF_LOSSES if run.training.steps or not QUANTITIES[name].training
+        )
+        self._parameters = Parameters(subject, wanted, self._write, device)
         columns = {
-            "residual_std": layers,
-            "token_cosine": layers,
-            "residual_gradient": layers,
-            "layer_gradient_norm": layers,
             "branch_ratio": [branch.label for branch in subject.branches],
             "shortcut_weight": [branch.label for branch in subject.branches],
-            "gradient_norm": [""],
-            "parameter_gradient_norm": self._names,
-            "update_ratio": [name for name, _ in self._matrices],
+            "parameter_gradient_norm": self._parameters.names,
+            "norm_gain": [name for name, _ in self._parameters.gains],
         }
-        for quantity, labels in columns.items():
-            if quantity in run.quantities and labels:
+        by_axis: dict[Axis | None, list[str]] = {
+            None: [""],
+            "layer": [label for label, _ in subject.layers],
+            "parameter": [name for name, _ in self._parameters.matrices],
+        }
+        for quantity in sorted(wanted):
+            labels = columns[quantity] if quantity in columns else by_axis[QUANTITIES[quantity].axis]
+            if labels:
                 self._buffers[quantity] = _Buffer(quantity, labels, len(self.steps), len(subject.seeds), device)
+        self._passes = Passes(subject, wanted, self._parameters.matrices)
 
     # --------------------------------------------------------------------------------------------- activations
 
     def __enter__(self) -> Recorder:
         of_layers = {"residual_std", "token_cosine", "residual_gradient"} & set(self._buffers)
-        for column, (_, module) in enumerate(self.subject.layers if of_layers else ()):
-            self._hooks.append(partial(module.register_forward_hook, self._on_layer(column)))
-        if "branch_ratio" in self._buffers:
-            for column, branch in enumerate(self.subject.branches):
-                self._watch(column, branch)
-        if "shortcut_weight" in self._buffers:
-            for column, branch in enumerate(self.subject.branches):
+        for column, (_, module) in enumerate(self.subject.layers):
+            if of_layers:
+                self._hooks.append(partial(module.register_forward_hook, self._on_layer(column)))
+            if "layer_cosine" in self._buffers:
+                self._watch("layer_cosine", column, module, None)
+            if set(OF_LOGITS) & set(self._buffers):
+                self._watch_attention(column, module)
+        for column, branch in enumerate(self.subject.branches):
+            if "branch_ratio" in self._buffers:
+                self._watch("branch_ratio", column, branch.host, branch.inner)
+            if "shortcut_weight" in self._buffers:
                 self._watch_norm(column, branch.host)
+        if "output_logit_std" in self._buffers:
+            self._hooks.append(partial(self.subject.module.register_forward_hook, self._on_output))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -151,13 +172,27 @@ class Recorder:
         self._detach()
         self._hooks.clear()
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, batch: Any) -> None:
         """From here on the given step is measured, if it is a record step; else nothing hangs on the modules."""
         self.row = self._rows.get(step)
         if self.row is None:
             self._detach()
-        elif not self._handles:
+            return
+        if not self._handles:
             self._handles = [add() for add in self._hooks]
+        self._parameters.weights()
+        with self.paused():
+            found = self._passes.begin(batch)
+        self._write_all(found)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, nothing is measured, so that a forward pass can be repeated."""
+        row, self.row = self.row, None
+        try:
+            yield
+        finally:
+            self.row = row
 
     def _detach(self) -> None:
         for handle in self._handles:
@@ -181,6 +216,11 @@ class Recorder:
         """All columns of a quantity at once."""
         if quantity in self._buffers and self.row is not None:
             self._buffers[quantity].write(self.row, None, values)
+
+    def _write_all(self, found: dict[str, Tensor]) -> None:
+        """Quantities of one column, each [S]."""
+        for quantity, values_S in found.items():
+            self._write(quantity, values_S.unsqueeze(1))
 
     def _seeded(self, x: Tensor) -> Tensor:
         """The activation with a leading seed dimension."""
@@ -216,8 +256,14 @@ class Recorder:
     def _unscaled(self, norms_S: Tensor) -> Tensor:
         return norms_S if self.scale_S is None else norms_S / self.scale_S
 
-    def _watch(self, column: int, branch: Branch) -> None:
-        """Remember the stream on the way in and look at what is added on the way out."""
+    def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        del module, inputs
+        out = first_tensor(model_output(output))
+        if self.row is not None and out is not None:
+            self._see("output_logit_std", 0, out)
+
+    def _watch(self, quantity: str, column: int, host: nn.Module, inner: nn.Module | None) -> None:
+        """Remember the stream on the way in and look at what comes out, or at what is added, on the way out."""
 
         def entering(module: nn.Module, inputs: Any, named: Any) -> None:
             del module
@@ -227,17 +273,33 @@ class Recorder:
             stream = first_tensor(named) if stream is None else stream
             if stream is not None:
                 # a block of the user's may change it in place
-                self._streams[column] = stream if self._zoo else stream.detach().clone()
+                self._streams[quantity, column] = stream if self._zoo else stream.detach().clone()
 
         def leaving(module: nn.Module, inputs: Any, output: Any) -> None:
             del module, inputs
-            out, stream = first_tensor(output), self._streams.get(column)
+            out, stream = first_tensor(output), self._streams.get((quantity, column))
             if self.row is None or out is None or stream is None or out.shape != stream.shape:
                 return
-            self._see("branch_ratio", column, out if branch.inner is not None else out.detach() - stream, stream)
+            added = quantity == "branch_ratio" and inner is None
+            self._see(quantity, column, out.detach() - stream if added else out, stream)
 
-        self._hooks.append(partial(branch.host.register_forward_pre_hook, entering, with_kwargs=True))
-        self._hooks.append(partial((branch.inner or branch.host).register_forward_hook, leaving))
+        self._hooks.append(partial(host.register_forward_pre_hook, entering, with_kwargs=True))
+        self._hooks.append(partial((inner or host).register_forward_hook, leaving))
+
+    def _watch_attention(self, column: int, layer: nn.Module) -> None:
+        """Compute the logits of a layer's attention again: fused attention does not show them."""
+
+        def entering(module: Attention | GatedAttentionUnit, inputs: Any) -> None:
+            if self.row is None:
+                return
+            with torch.no_grad():
+                logits = module.logits(inputs[0])
+                for quantity in set(OF_LOGITS) & set(self._buffers):
+                    self._buffers[quantity].waiting[column] = OF_LOGITS[quantity](logits, module.causal)
+
+        for module in layer.modules():
+            if isinstance(module, Attention | GatedAttentionUnit):
+                self._hooks.append(partial(module.register_forward_pre_hook, entering))
 
     def _watch_norm(self, column: int, host: nn.Module) -> None:
         """Look at what the norm of a Post-LN branch divides."""
@@ -288,40 +350,26 @@ class Recorder:
         """Measure the gradients; returns the norms [S, P] on a record step, else ``None``."""
         if self.row is None:
             return None
-        gradients = [value.grad for _, value in self.subject.named_parameters]
-        norms_SP = parameter_norms(gradients, self.subject.batched, len(self.subject.seeds))
-        self._write("parameter_gradient_norm", norms_SP)
-        self._write("gradient_norm", joint_norm(norms_SP).unsqueeze(1))
-        if "layer_gradient_norm" in self._buffers:
-            with_zero = torch.cat([norms_SP, norms_SP.new_zeros(len(norms_SP), 1)], dim=1)
-            self._write("layer_gradient_norm", torch.linalg.vector_norm(with_zero[:, self._of_layer], dim=2))
+        norms_SP = self._parameters.gradients()
+        self._passes.gradients()
         return norms_SP
 
     def before_update(self) -> None:
-        """Keep the weights that the update is measured against."""
-        if self.row is None or "update_ratio" not in self._buffers:
+        """Keep what the update is measured against."""
+        if self.row is None:
             return
-        weights = [value.detach() for _, value in self._matrices]
-        if not self._before:
-            self._before = [torch.empty_like(weight) for weight in weights]
-        torch._foreach_copy_(self._before, weights)
-        self._has_before = True
+        self._parameters.before_update()
+        with self.paused():
+            self._passes.before_update()
 
     def after_update(self) -> None:
         """Measure what the update changed."""
-        if self.row is None or not self._has_before:
+        if self.row is None:
             return
-        weights = [value.detach() for _, value in self._matrices]
-        self._write(
-            "update_ratio",
-            update_ratio(self._before, weights, self.subject.batched, len(self.subject.seeds), overwrite=True),
-        )
-        self._has_before = False
-
-    def _is_matrix(self, value: Tensor) -> bool:
-        """Whether a parameter has two dimensions besides that of the seeds; a zoo bias has more, of size one."""
-        own = value.shape[int(self.subject.batched) :]
-        return sum(size > 1 for size in own) >= 2 if self._zoo else len(own) >= 2
+        self._parameters.after_update()
+        with self.paused():
+            found = self._passes.after_update()
+        self._write_all(found)
 
     # ------------------------------------------------------------------------------------------------- the end
 
@@ -347,9 +395,3 @@ class Recorder:
                         values=tuple(tuple(numbers[row][position][column] for column in columns) for row in rows),
                     )
         return found
-
-
-def _padded(groups: Sequence[Sequence[int]], filler: int, device: torch.device) -> Tensor:
-    """Groups of indices as one table, so that they are gathered in one call; short ones end in ``filler``."""
-    longest = max(map(len, groups), default=0)
-    return torch.tensor([[*own, *[filler] * (longest - len(own))] for own in groups], dtype=torch.long, device=device)

@@ -28,14 +28,24 @@ class Attention(nn.Module):
             for role in ("query", "key", "value", "output")
         )
 
-    def forward(self, x_SBTD: Tensor) -> Tensor:
+    def _heads(self, role: Linear, x_SBTD: Tensor) -> Tensor:
+        """[S, B, T, D] -> [S B, H, T, K]."""
         seeds, batch, tokens, width = x_SBTD.shape
-        x_SND = x_SBTD.flatten(1, 2)
         split = (seeds * batch, tokens, self.heads, width // self.heads)
-        q, k, v = (role(x_SND).view(split).transpose(1, 2) for role in (self.query, self.key, self.value))
+        out: Tensor = role(x_SBTD.flatten(1, 2))
+        return out.view(split).transpose(1, 2)
+
+    def forward(self, x_SBTD: Tensor) -> Tensor:
+        q, k, v = (self._heads(role, x_SBTD) for role in (self.query, self.key, self.value))
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        out: Tensor = self.output(mixed.transpose(1, 2).reshape(x_SND.shape))
+        out: Tensor = self.output(mixed.transpose(1, 2).reshape(x_SBTD.flatten(1, 2).shape))
         return out.view(x_SBTD.shape)
+
+    def logits(self, x_SBTD: Tensor) -> Tensor:
+        """What the softmax is taken of, hidden keys included: [S, B, T, D] -> [S, B, H, T, T]."""
+        q, k = (self._heads(role, x_SBTD) for role in (self.query, self.key))
+        logits = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-1, -2))
+        return logits.view(*x_SBTD.shape[:2], *logits.shape[1:])
 
 
 class GatedAttentionUnit(nn.Module):
@@ -48,6 +58,7 @@ class GatedAttentionUnit(nn.Module):
         super().__init__()
         inner, init = spec.width * spec.expansion, spec.init
         self.spec = spec
+        self.causal = spec.causal
         self.activation = ACTIVATIONS[spec.activation]
         self.gate = Linear(seeds, f"{name}.gate", spec.width, inner, init.std("ffn_in", spec.width, inner))
         self.value = Linear(seeds, f"{name}.value", spec.width, inner, init.std("value", spec.width, inner))
@@ -70,3 +81,10 @@ class GatedAttentionUnit(nn.Module):
             mixed = torch.bmm(weights, value)
         out: Tensor = self.output(gate * mixed.view(gate.shape))
         return out.view(x_SBTD.shape)
+
+    def logits(self, x_SBTD: Tensor) -> Tensor:
+        """What the squared ReLU is taken of, Z Z^T / sqrt(T K), with hidden keys: [S, B, T, D] -> [S, B, 1, T, T]."""
+        seeds, batch, tokens, _ = x_SBTD.shape
+        z = self.activation(self.shared(x_SBTD.flatten(1, 2))).view(seeds, batch, 1, tokens, -1)
+        logits: Tensor = torch.matmul(z, z.transpose(-1, -2)) / (tokens * self.spec.key) ** 0.5
+        return logits

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from stabilitysuite.claims.bound import Bound
 from stabilitysuite.claims.finding import Finding
-from stabilitysuite.claims.measure import evaluated_loss, gradient_norm, residual_std, token_cosine
+from stabilitysuite.claims.measure import (
+    evaluated_loss,
+    gradient_norm,
+    gradient_zeros,
+    no_spikes,
+    residual_std,
+    token_cosine,
+)
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.stats.interval import mean_interval
 from tests.fakes import measured, series, trace
@@ -52,6 +59,32 @@ def test_the_interval_decides(claim: Bound, values: list[float], verdict: str) -
     assert found.verdict == verdict
     assert found.remedy == ("more seeds" if verdict == "undecided" else "")
     assert "\n" not in found.sentence()
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.0, 0.0, 0.0], "holds"),
+        ([0.0, 1.0, 0.0], "violated"),
+        ([3.0, 1.0, 9.0], "violated"),
+        ([0.0, math.nan, 0.0], "violated"),
+        ([0.0, math.inf, 0.0], "violated"),
+        ([0.0], "undecided"),
+    ],
+)
+def test_no_spikes_is_none_in_any_seed(values: list[float], verdict: str) -> None:
+    """The interval of a mean would reach across zero wherever one seed has a spike."""
+    found = judged(no_spikes(), values)
+    assert found.verdict == verdict
+    assert found.margin_unit == "difference"
+    if 9.0 in values:
+        assert found.reason == "above 0 in 3 of 3 seeds (0, 1, 2), so its mean is"
+
+
+def test_what_can_be_negative_is_held_against_zero_by_its_interval() -> None:
+    assert judged(LOSS.at_most(0), [-5.0, 1.0, 0.0]).verdict == "undecided"
+    assert judged(gradient_zeros().at_most(0), [0.0, 0.01, 0.0]).verdict == "violated"
+    assert judged(gradient_zeros().at_most(0.5), [0.0, 0.01, 0.0]).verdict == "holds"
 
 
 @pytest.mark.parametrize("values", [[1.0], [0.001]])

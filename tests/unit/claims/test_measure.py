@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from stabilitysuite.claims import measure as measures
+from stabilitysuite.claims.bound import Bound
 from stabilitysuite.claims.measure import (
     Measure,
     branch_ratio,
@@ -13,13 +15,13 @@ from stabilitysuite.claims.measure import (
     gradient_norm,
     residual_gradient,
     residual_std,
-    shortcut_weight,
     token_cosine,
     training_loss,
     update_ratio,
 )
 from stabilitysuite.errors import DeclarationError, NoData
 from stabilitysuite.quantity import QUANTITIES
+from stabilitysuite.spec import GAU, Gaussian, Markov, Training, Transformer
 from stabilitysuite.trace import Trace
 from tests.fakes import series, trace
 
@@ -188,17 +190,96 @@ def test_what_must_be_recorded_is_said() -> None:
 
 
 def test_every_quantity_has_a_function() -> None:
-    made = [
-        training_loss(),
-        evaluated_loss(),
-        gradient_norm(),
-        gradient_norm("last"),
-        gradient_norm(parameter="max"),
-        residual_gradient("last"),
-        residual_std("last"),
-        branch_ratio("last"),
-        shortcut_weight(),
-        token_cosine(),
-        update_ratio(),
-    ]
+    named = [getattr(measures, name) for name in measures.__all__ if name not in ("Measure", "no_spikes")]
+    made = [make() for make in named] + [gradient_norm("last"), gradient_norm(parameter="max")]
     assert {measure.quantity for measure in made} == set(QUANTITIES)
+
+
+GAUSSIAN = Training(model=Transformer(layers=2, width=8), task=Gaussian())
+TRAINED = Training(model=Transformer(layers=2, width=8), task=Markov(), steps=5)
+
+
+def own(**changes: Any) -> Training:
+    def build() -> None:
+        """Stands for a module."""
+
+    fields: dict[str, Any] = {"data": lambda seed: [], "loss": lambda model, batch: 0, "steps": 5} | changes
+    return Training(model=build, **fields)
+
+
+@pytest.mark.parametrize(
+    ("measure", "training", "message"),
+    [
+        (
+            measures.attention_entropy(),
+            own(),
+            "attention_entropy is of a zoo model: where a module of your own has its",
+        ),
+        (
+            measures.attention_entropy(),
+            Training(model=GAU(width=8), task=Gaussian()),
+            "attention_entropy is of a softmax, a GAU has none: it takes attention_logit_std and attention_logit_max",
+        ),
+        (
+            measures.attention_logit_std(),
+            Training(model=GAU(width=8, kernel="diagonal"), task=Gaussian()),
+            "attention_logit_std is of pairs of tokens, a GAU with kernel='diagonal' has none",
+        ),
+        (
+            measures.attention_logit_max(),
+            Training(model=Transformer(layers=1, width=8, attention=False), task=Gaussian()),
+            "attention_logit_max is of a model with attention, this one has attention=False",
+        ),
+        (measures.movement(), GAUSSIAN, "movement needs an optimizer update, but steps=0"),
+        (measures.output_change(), GAUSSIAN, "output_change needs an optimizer update, but steps=0"),
+        (
+            measures.loss_drop(),
+            own(loss=None, step=lambda model, batch, optimizer: 0),
+            "loss_drop repeats a forward pass, which step= hides: use loss=",
+        ),
+        (measures.steps_to_converge(), own(), "steps_to_converge needs a task with known losses, such as Markov(), or"),
+        (evaluated_loss(), own(), "evaluated_loss needs a task with known losses, such as Markov()"),
+    ],
+)
+def test_what_a_training_cannot_have_is_refused(measure: Measure, training: Training, message: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        measure.check(training)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("measure", "training"),
+    [
+        (measures.attention_logit_max("last"), Training(model=GAU(width=8, layers=2), task=Gaussian())),
+        (measures.attention_entropy(1), TRAINED),
+        (measures.perturbation_change(), GAUSSIAN),
+        (measures.steps_to_converge(), own(target=1.0)),
+        (measures.loss_drop(), own()),
+    ],
+)
+def test_what_a_training_can_have_is_not(measure: Measure, training: Training) -> None:
+    measure.check(training)
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (measures.attention_entropy().at_least(1), "attention_entropy (min over layers) at least 1"),
+        (measures.weight_kurtosis("head").at_most(3), "weight_kurtosis of head at most 3"),
+        (measures.loss_drop(step=5).between(0.5, 1.5), "loss_drop at step 5 in [0.5, 1.5]"),
+        (
+            measures.norm_gain("max", step="max").at_most(2),
+            "norm_gain (max over parameters) (max over steps) at most 2",
+        ),
+        (measures.steps_to_converge().at_most(60), "steps_to_converge at most 60"),
+        (measures.no_spikes(), "spikes at most 0"),
+    ],
+)
+def test_a_bound_on_a_measure_in_words(claim: Bound, words: str) -> None:
+    assert claim.words() == words
+
+
+@pytest.mark.parametrize("name", ["movement", "weight_std", "perturbation_change", "steps_to_converge"])
+def test_a_ratio_at_most_zero_is_refused(name: str) -> None:
+    with pytest.raises(DeclarationError, match="is never negative: at most 0"):
+        getattr(measures, name)().at_most(0)

@@ -82,7 +82,7 @@ def test_a_training_reads_no_number_between_looks(
 
 
 def test_a_module_of_ones_own_does_neither(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tied to the same loop: ``task=`` and ``step=``, with a parameter that gets no gradient."""
+    """Tied to the same loop: ``task=``, ``step=`` and ``loss=``, with a parameter that gets no gradient."""
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -101,11 +101,16 @@ def test_a_module_of_ones_own_does_neither(monkeypatch: pytest.MonkeyPatch) -> N
         optimizer.zero_grad()
         return value
 
+    def loss(model: nn.Module, batch: Tensor) -> Tensor:
+        value: Tensor = model(batch).square().mean()
+        return value
+
     on_looking(monkeypatch, lambda: None)
     batches = [torch.zeros(2, 3, dtype=torch.long)] * SOME
     for declared in (
         training(model=Net, steps=SOME),
         training(model=Net, task=None, data=lambda seed: batches, step=step, steps=SOME),
+        training(model=Net, task=None, data=lambda seed: batches, loss=loss, steps=SOME),
     ):
         loop = loop_of(run_of(declared, quantities=EVERYTHING), META, (1,))
         loop.train()
