@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from stabilitysuite.calibration import RATE_SEEDS, Calibration, Direction, RateCheck, Tally, rounded
 from stabilitysuite.case import Case
-from stabilitysuite.claims.bound import Bound
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, short
 from stabilitysuite.claims.outcome import Ends
-from stabilitysuite.claims.scaling import Scaling
 from stabilitysuite.judge import judge
 from stabilitysuite.plan import TWIN, Plan, at_rate, gate_seeds, plan
+from stabilitysuite.sight import ends_of
 from stabilitysuite.spec import Spec
 from stabilitysuite.stats.interval import half_width
 from stabilitysuite.stats.sequential import confidence_of
@@ -176,7 +175,7 @@ def _tally(case: Case, findings: Sequence[Finding], ends: Mapping[tuple[str, str
     mean, deviation = _moments([math.log(value) for value in values] if log else values)
     declared = _claim_of(case, claim)
     wrong = sum(_wrong_seeds(case, finding) for finding in findings)
-    low, high = _ends_of(declared, log)
+    low, high = ends_of(declared, log)
     if not wrong and mean is not None and not low <= mean <= high:
         wrong = len(values)
     return Tally(
@@ -210,23 +209,12 @@ def _moments(values: Sequence[float]) -> tuple[float | None, float | None]:
     return rounded(mean), rounded(math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1))
 
 
-def _ends_of(claim: Claim | None, log: bool) -> tuple[float, float]:
-    """Where the mean over the seeds must lie, on its own scale; everywhere for an outcome."""
-    if isinstance(claim, Scaling):
-        return claim.exponent - claim.within, claim.exponent + claim.within
-    low, high = -math.inf, math.inf
-    if isinstance(claim, Bound):
-        low = low if claim.low is None or (log and claim.low <= 0) else math.log(claim.low) if log else claim.low
-        high = high if claim.high is None else math.log(claim.high) if log else claim.high
-    return low, high
-
-
 def _decidable(case: Case, tally: Tally) -> Tally:
     """Note where a number spreads so much over the seeds that as many as the case may take rarely decide it."""
     looks = case.looks()
     if tally.mean is None or tally.deviation is None or looks[-1] < 2:
         return tally
-    low, high = _ends_of(_claim_of(case, tally.claim), tally.log)
+    low, high = ends_of(_claim_of(case, tally.claim), tally.log)
     confidence, count = confidence_of(len(looks)), looks[-1]
     half = half_width(tally.deviation, count, confidence=confidence, degrees=tally.seeds + count - 2)
     if low <= tally.mean - half and tally.mean + half <= high:

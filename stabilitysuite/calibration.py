@@ -27,6 +27,7 @@ __all__ = [
     "RateCheck",
     "Tally",
     "gate",
+    "moved",
     "needs_calibration",
     "percent",
     "rounded",
@@ -269,6 +270,29 @@ def gate(case: Case, calibration: Calibration | None) -> str:
     if calibration.digest != case.digest():
         return f"its calibration record is stale: it is of {calibration.digest}, the case is now {case.digest()}"
     return "" if calibration.admitted else f"it was not admitted: {calibration.reason}"
+
+
+def moved(calibrated: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """In what the environment differs from that of the calibration, such as ``torch 2.13 -> 2.14``; empty where not.
+
+    Only what may move a number by more than rounding: torch up to its minor version, the kind of device, the precision
+    of matrix products.
+    """
+    before, now = _class_of(calibrated), _class_of(here)
+    return ", ".join(
+        f"{name} {before[name]} -> {now[name]}" for name in now if before.get(name, now[name]) != now[name]
+    )
+
+
+def _class_of(environment: Mapping[str, Any]) -> dict[str, str]:
+    found = {
+        name: str(environment[name]) for name in ("torch", "device", "float32_matmul_precision") if name in environment
+    }
+    if "torch" in found:
+        found["torch"] = ".".join(found["torch"].split("+")[0].split(".")[:2])
+    if "device" in found:
+        found["device"] = found["device"].partition(":")[0]
+    return found
 
 
 def needs_calibration(case: Case) -> bool:

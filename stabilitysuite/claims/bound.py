@@ -91,6 +91,7 @@ class Bound(Claim):
             seeds=tuple(trace.seed for trace in traces),
             values=values,
             reason=found.reason,
+            resolution=None if found.resolution is None else plain(found.resolution),
             remedy=found.remedy,
             published=self.published,
             wrong=tuple(one.seed for one, value in zip(traces, values, strict=True) if not self._inside(value)),
@@ -98,11 +99,11 @@ class Bound(Claim):
 
     def _inside(self, value: float) -> bool:
         """Whether one seed's own number lies within the bounds; what is not finite does not."""
-        low, high = self._bounds(log=False)
+        low, high = self.bounds(log=False)
         return math.isfinite(value) and low <= value <= high
 
-    def _bounds(self, log: bool) -> tuple[float, float]:
-        """Both bounds on the scale on which it is judged; infinite where there is none."""
+    def bounds(self, log: bool) -> tuple[float, float]:
+        """Both bounds, of the logarithm where ``log``; infinite where there is none."""
         low = -math.inf if self.low is None or (log and self.low <= 0) else self.low
         high = math.inf if self.high is None else self.high
         if not log:
@@ -120,7 +121,7 @@ class Bound(Claim):
             reason = f"above 0 in {len(above)} of {len(values)} seeds ({', '.join(map(str, above))}), so its mean is"
             centre = math.fsum(value / len(scaled) for value in scaled)
             return Decision(verdict="violated", reason=reason, remedy="", centre=centre, interval=None, margin=None)
-        found = decide(scaled, *self._bounds(log), confidence=confidence, prior=prior, mixed=mixed_ends(traces))
+        found = decide(scaled, *self.bounds(log), confidence=confidence, prior=prior, mixed=mixed_ends(traces))
         if not broken:
             return found
         return dataclasses.replace(found, reason=f"{found.reason} ({', '.join(map(str, broken))})")

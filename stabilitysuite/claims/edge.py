@@ -161,6 +161,9 @@ class Edge(Claim):
             seeds=tuple(dict.fromkeys(trace.seed for trace in traces)),
             values=(),
             reason=f"the {percentage(look.confidence)} interval of the edge {where}",
+            resolution=math.sqrt(_ratio(interval[1], interval[0]))
+            if 0 < interval[0] <= interval[1] < math.inf
+            else None,
             remedy="more seeds" if verdict == "undecided" else "",
             published=self.published,
         )

@@ -29,6 +29,11 @@ class Decision:
     margin: float | None
     """Distance of the interval from the nearest end, negative where any of it is outside."""
 
+    @property
+    def resolution(self) -> float | None:
+        """Half the width of the interval: a shift by more takes the centre out of it."""
+        return None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+
 
 def decide(
     values: Sequence[float],

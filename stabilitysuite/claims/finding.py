@@ -53,6 +53,8 @@ class Finding:
     """The number of each seed, in the order of ``seeds``."""
     reason: str = ""
     """Why it is not ``holds``, or what the verdict rests on."""
+    resolution: float | None = None
+    """The smallest change it could have seen, in units of ``margin_unit``: half the interval; ``None`` without one."""
     remedy: Literal["", "more seeds", "more steps"] = ""
     """What would decide an undecided finding."""
     false_holds: float | None = None
@@ -101,6 +103,7 @@ class Finding:
             "seeds": list(self.seeds),
             "values": [encode_number(value) for value in self.values],
             "reason": self.reason,
+            "resolution": encode_number(self.resolution),
             "remedy": self.remedy,
             "false_holds": self.false_holds,
             "published": encode_number(self.published),
@@ -118,8 +121,8 @@ class Finding:
         fields = dict(data)
         if fields["verdict"] not in get_args(Verdict):
             raise RecordError(f"unknown verdict {fields['verdict']!r}: known are {', '.join(get_args(Verdict))}")
-        for name in ("value", "margin", "published"):
-            fields[name] = decode_number(fields[name])
+        for name in ("value", "margin", "published", "resolution"):
+            fields[name] = decode_number(fields.get(name))
         fields["values"] = tuple(decode_number(value) for value in fields["values"])
         fields["seeds"] = tuple(fields["seeds"])
         fields["decided_by"] = tuple(fields["decided_by"])

@@ -64,6 +64,10 @@ class Order(Claim):
             return LEAST_FACTOR if self.factor is None else self.factor
         return LEAST_DIFFERENCE if self.difference is None else self.difference
 
+    def least(self) -> float:
+        """The least effect on the scale on which it is judged."""
+        return math.log(self._least()) if self._log() else self._least()
+
     def words(self) -> str:
         """Such as ``token_cosine of the last layer is smaller in pre than in post by a factor of 3``."""
         by = f"by a factor of {short(self._least())}" if self._log() else f"by {short(self._least())}"
@@ -105,7 +109,7 @@ class Order(Claim):
             for a, b in zip(below, above, strict=True)
         ]
         values = tuple(pairs)
-        least = math.log(self._least()) if self._log() else self._least()
+        least = self.least()
         found = self._decide(values, least, look)
         plain = math.exp if self._log() else float
         interval = None if found.interval is None else (plain(found.interval[0]), plain(found.interval[1]))
@@ -124,6 +128,7 @@ class Order(Claim):
             seeds=tuple(trace.seed for trace in below),
             values=tuple(plain(value) for value in values),
             reason=found.reason,
+            resolution=None if found.resolution is None else plain(found.resolution),
             remedy=found.remedy,
             published=self.published,
             wrong=tuple(one.seed for one, value in zip(below, values, strict=True) if not value >= least),

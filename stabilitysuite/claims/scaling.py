@@ -21,8 +21,10 @@ __all__ = ["LEAST_POINTS", "Scaling"]
 
 CONFIDENCE = 0.99
 """Of the curvature, which only adds a remark."""
-LEAST_POINTS = 3
+LEAST_POINTS = 4
 """Points of a sweep from which on an exponent means something."""
+LEAST_SPAN = 8
+"""Factor that the points of a sweep should span: over less, what is not a power law looks like one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class Scaling(Claim):
         return True
 
     def check_arms(self, variants: Sequence[str], sweep: Mapping[str, Sequence[object]]) -> None:
-        """It needs a sweep of its field over at least three positive numbers."""
+        """It needs a sweep of its field over at least four positive numbers."""
         del variants
         _check_points(sweep, self.field)
 
@@ -97,7 +99,8 @@ class Scaling(Claim):
             margin_unit="difference",
             seeds=tuple(trace.seed for trace in traces),
             values=slopes,
-            reason=reason + (_bend(sizes, by_seed) if all(usable) else ""),
+            reason=reason + (_bend(sizes, by_seed) if all(usable) else "") + _short_span(sizes),
+            resolution=found.resolution,
             remedy=found.remedy,
             published=self.published,
             wrong=tuple(one.seed for one, fit in zip(traces, usable, strict=True) if not fit),
@@ -105,6 +108,14 @@ class Scaling(Claim):
 
     def _ends(self) -> tuple[float, float]:
         return self.exponent - self.within, self.exponent + self.within
+
+
+def _short_span(points: Sequence[float]) -> str:
+    """What is to be said where the points lie close together; a span is a matter of the range that is claimed."""
+    span = max(points) / min(points)
+    if span >= LEAST_SPAN * (1 - 1e-9):
+        return ""
+    return f"; over a span of x{short(span)} only: what is no power law can look like one over less than x{LEAST_SPAN}"
 
 
 def _bend(points: Sequence[float], by_seed: Sequence[Sequence[float]]) -> str:

@@ -86,6 +86,7 @@ class Sensitivity(Claim):
             seeds=tuple(trace.seed for trace in traces),
             values=values,
             reason=found.reason,
+            resolution=found.resolution,
             remedy=found.remedy,
             published=self.published,
             wrong=tuple(one.seed for one, value in zip(traces, values, strict=True) if not value <= self.high),

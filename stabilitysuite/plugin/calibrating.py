@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from stabilitysuite.calibrate import calibrate, rounds, seeds_of
-from stabilitysuite.calibration import Calibration
+from stabilitysuite.calibration import Calibration, percent
 from stabilitysuite.case import Case
 from stabilitysuite.catalogue import write_calibration
 from stabilitysuite.plan import Plan
@@ -18,7 +18,8 @@ from stabilitysuite.plugin.item import CaseItem, ClaimFailed
 from stabilitysuite.plugin.measure import Watch
 from stabilitysuite.plugin.options import Options
 from stabilitysuite.plugin.suite import SUITE, Suite
-from stabilitysuite.report.admission import AdmissionRow, admission_table
+from stabilitysuite.report.admission import AdmissionRow, admission_table, sight_table
+from stabilitysuite.sight import POWER
 from stabilitysuite.store import now
 from stabilitysuite.trace import Trace
 
@@ -86,7 +87,7 @@ class CalibrationItem(CaseItem):
             warnings.simplefilter("ignore")  # of the user's training; none is the calibration's concern
             self.calibration = calibrated(self.case, self.case_id, suite.options, watch)
         write_calibration(suite.options.calibration, self.calibration)
-        row = AdmissionRow.of(self.calibration)
+        row = AdmissionRow.of(self.calibration, self.case)
         self.user_properties += [(f"{PREFIX}{name}", value) for name, value in row.to_json().items()]
 
     def runtest(self) -> None:
@@ -130,4 +131,10 @@ class CalibrationTable:
         terminalreporter.section("calibration")
         for line in admission_table(self.rows):
             terminalreporter.write_line(line.text, **({line.style: True} if line.style else {}))
+        seen = sight_table(self.rows)
+        if seen:
+            terminalreporter.write_line("")
+            terminalreporter.write_line(f"what they see with all their seeds, {percent(POWER)} of the time:")
+            for line in seen:
+                terminalreporter.write_line(line.text)
         terminalreporter.write_line(f"calibration records: {self.suite.options.calibration}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stabilitysuite.calibration import gate, needs_calibration
+from stabilitysuite.calibration import gate, moved, needs_calibration
 from stabilitysuite.case import Case
 from stabilitysuite.catalogue import read_calibration
 from stabilitysuite.claims.finding import Finding
@@ -95,10 +95,10 @@ def measure(
 
             train = _trainer(options, watch, traces)
             started, wall, cpu = _clocks()  # once more: the first import takes seconds that are not the case's
-            admission = admitted(case, case_id, place[0], options)
+            surroundings = fingerprint(options.device, options.threads)
+            admission = admitted(case, case_id, place[0], options, surroundings)
             looks = looks_of(case, options)
             expected = round(estimated_seconds(case, seeds=looks[0]), 1)
-            surroundings = fingerprint(options.device, options.threads)
             hashes = sources(case)
             findings = settle(
                 case,
@@ -161,7 +161,7 @@ def _trainer(options: Options, watch: Watch | None, traces: list[Trace]) -> Call
     return train
 
 
-def admitted(case: Case, case_id: str, file: str, options: Options) -> Admission:
+def admitted(case: Case, case_id: str, file: str, options: Options, here: Mapping[str, Any]) -> Admission:
     """What the kept calibration records say of a case; nothing where none are kept.
 
     Args:
@@ -169,6 +169,7 @@ def admitted(case: Case, case_id: str, file: str, options: Options) -> Admission
         case_id: Its id.
         file: File that declares it, relative to rootdir.
         options: The settings of the session.
+        here: Fingerprint of where it runs.
 
     Raises:
         RecordError: Its record cannot be read.
@@ -184,7 +185,9 @@ def admitted(case: Case, case_id: str, file: str, options: Options) -> Admission
         return Admission(words="it needs no calibration: its claim counts its own seeds")
     if not reason:
         assert calibration is not None
-        return Admission(words=calibration.words(), spreads=spreads)
+        elsewhere = moved(calibration.environment, here)
+        first = f"environment first: {elsewhere} since it was calibrated; " if elsewhere else ""
+        return Admission(words=first + calibration.words(), spreads=spreads)
     nodeid = f"{file}::{case_id.partition('/')[2]}"
     command = f"stabilitysuite calibrate {quoted(nodeid)}"
     command += f" --stability-tier {case.tier}" if case.tier != "quick" else ""

@@ -7,13 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from stabilitysuite.calibration import Calibration
+from stabilitysuite.calibration import Calibration, percent
+from stabilitysuite.case import Case
+from stabilitysuite.claims.finding import short
 from stabilitysuite.report.row import one_line
 from stabilitysuite.report.terminal import Line
+from stabilitysuite.sight import Sight, sight
 
-__all__ = ["AdmissionRow", "admission_table"]
+__all__ = ["AdmissionRow", "admission_table", "sight_table"]
 
 HEADER = ("calibration", "case", "wrong side", "changed rate", "spread", "seconds")
+SIGHT_HEADER = ("case", "claim", "expected", "sees", "false alarms")
+RARE = 1e-4
+"""Probability below which a number says no more than that it is rare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +38,13 @@ class AdmissionRow:
     """Standard deviation over the seeds; ``-`` where they are too few."""
     seconds: float
     """CPU seconds."""
+    sights: tuple[tuple[str, ...], ...] = ()
+    """For each claim and arm: its words, what is expected, the smallest change it sees, its false alarms."""
 
     @classmethod
-    def of(cls, calibration: Calibration) -> Self:
-        """The row of a record."""
+    def of(cls, calibration: Calibration, case: Case) -> Self:
+        """The row of a record of that case."""
+        claims = calibration.claims
         return cls(
             id=one_line(calibration.id),
             admitted=calibration.admitted,
@@ -43,6 +52,7 @@ class AdmissionRow:
             rate=calibration.rate.counted() if calibration.rate is not None else "-",
             spread=calibration.worst.spread() or "-",
             seconds=calibration.cpu_seconds,
+            sights=tuple(_sight_cells(sight(case, one, claims=len(claims))) for one in claims),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -52,12 +62,25 @@ class AdmissionRow:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`to_json`."""
-        return cls(**data)
+        return cls(**{**data, "sights": tuple(map(tuple, data["sights"]))})
 
     def cells(self) -> tuple[str, ...]:
         """What stands in the columns."""
         word = "admitted" if self.admitted else "not admitted"
         return word, self.id, self.counted, self.rate, self.spread, f"{self.seconds:.1f}"
+
+
+def _sight_cells(seen: Sight) -> tuple[str, ...]:
+    claim = one_line(f"[{seen.arm}] {seen.claim}" if seen.arm else seen.claim)
+    expected = "-" if seen.expected is None else f"{short(seen.expected[0])} to {short(seen.expected[1])}"
+    sees = "-"
+    if seen.sees is not None:
+        sees = f"{percent(seen.sees)} of runs" if seen.share else f"{'x' if seen.log else ''}{short(seen.sees)}"
+    return claim, expected, sees, "-" if seen.false_alarm is None else _rare(seen.false_alarm)
+
+
+def _rare(probability: float) -> str:
+    return percent(probability) if probability >= RARE else f"under {percent(RARE)}"
 
 
 def admission_table(rows: Sequence[AdmissionRow]) -> list[Line]:
@@ -67,17 +90,32 @@ def admission_table(rows: Sequence[AdmissionRow]) -> list[Line]:
         rows: One a case, in any order; at least one.
     """
     ranked = sorted(rows, key=lambda row: (row.admitted, row.id))
-    cells = [HEADER, *(row.cells() for row in ranked)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
+    head, *told = _aligned(HEADER, [row.cells() for row in ranked])
+    body = [Line(text, "green" if row.admitted else "red") for text, row in zip(told[1:], ranked, strict=True)]
+    admitted = sum(row.admitted for row in rows)
+    parts = [f"{admitted} admitted"] + ([f"{len(rows) - admitted} not admitted"] if admitted < len(rows) else [])
+    total = f"{len(rows)} case{'s' if len(rows) > 1 else ''}: {', '.join(parts)}"
+    last = Line(total, "green" if admitted == len(rows) else "red")
+    return [Line(head, ""), Line(told[0], ""), *body, Line("", ""), last]
+
+
+def sight_table(rows: Sequence[AdmissionRow]) -> list[Line]:
+    """What each claim of the admitted cases can see with the seeds that it may take.
+
+    Args:
+        rows: One a case, in any order.
+    """
+    cells = [(row.id, *cells) for row in sorted(rows, key=lambda row: row.id) if row.admitted for cells in row.sights]
+    return [Line(text, "") for text in _aligned(SIGHT_HEADER, cells)] if cells else []
+
+
+def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Head, rule and rows; the last column is aligned to the right."""
+    widths = [max(len(line[column]) for line in (header, *cells)) for column in range(len(header))]
 
     def text(line: Sequence[str]) -> str:
         *left, last = line
         padded = [cell.ljust(width) for cell, width in zip(left, widths[:-1], strict=True)]
         return "  ".join([*padded, last.rjust(widths[-1])])
 
-    head = [Line(text(HEADER), ""), Line("  ".join("-" * width for width in widths), "")]
-    body = [Line(text(row.cells()), "green" if row.admitted else "red") for row in ranked]
-    admitted = sum(row.admitted for row in rows)
-    parts = [f"{admitted} admitted"] + ([f"{len(rows) - admitted} not admitted"] if admitted < len(rows) else [])
-    total = f"{len(rows)} case{'s' if len(rows) > 1 else ''}: {', '.join(parts)}"
-    return [*head, *body, Line("", ""), Line(total, "green" if admitted == len(rows) else "red")]
+    return [text(header), "  ".join("-" * width for width in widths), *map(text, cells)]

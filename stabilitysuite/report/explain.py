@@ -118,6 +118,9 @@ def _margin(finding: Finding) -> list[str]:
     parts = [finding.margin_words() if finding.margin is not None else "none, there is no number to take it from"]
     if finding.interval is not None and "interval" not in finding.number:
         parts.append(f"interval {short(finding.interval[0])} to {short(finding.interval[1])}")
+    if finding.resolution is not None:
+        words = f"x{short(finding.resolution)}" if finding.margin_unit == "factor" else short(finding.resolution)
+        parts.append(f"a change by {words} could have been seen")
     if finding.published is not None:
         parts.append(f"published {short(finding.published)}: {_published(finding, finding.published)}")
     return parts

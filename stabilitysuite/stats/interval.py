@@ -10,7 +10,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Prior", "binomial_tail", "half_width", "largest_rate", "mean_interval", "outdone", "spread"]
+__all__ = [
+    "Prior",
+    "binomial_tail",
+    "half_width",
+    "largest_rate",
+    "mean_interval",
+    "normal_tail",
+    "outdone",
+    "prediction_interval",
+    "spread",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +98,11 @@ def half_width(deviation: float, count: int, *, confidence: float = 0.99, degree
     return quantile * deviation / math.sqrt(count)
 
 
+def normal_tail(deviations: float) -> float:
+    """Probability of more than so many standard deviations above the mean of a normal law."""
+    return math.erfc(deviations / math.sqrt(2)) / 2
+
+
 @functools.cache
 def _variance_ratio_quantile(probability: float, above: int, below: int) -> float:
     from scipy.stats import f
@@ -100,6 +115,26 @@ def _student_quantile(probability: float, degrees: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf(probability, degrees))
+
+
+def prediction_interval(
+    mean: float, deviation: float, count: int, *, future: int, summaries: int = 1, error: float = 0.01
+) -> tuple[float, float]:
+    """Where the mean of some more values of the same kind lies (Hahn and Meeker, 1991, section 4.7).
+
+    Wider than mean +- 3 deviations, which raises 5 % false alarms where the deviation is that of 5 values.
+
+    Args:
+        mean: Of the values seen.
+        deviation: Standard deviation of one value.
+        count: How many were seen.
+        future: How many more there will be.
+        summaries: Numbers that are watched together, over which the error is shared.
+        error: Probability that any of them lies outside.
+    """
+    quantile = _student_quantile(1 - error / (2 * summaries), count - 1)
+    half = quantile * deviation * math.sqrt(1 / count + 1 / future)
+    return mean - half, mean + half
 
 
 def largest_rate(events: int, trials: int, *, confidence: float = 0.95) -> float:

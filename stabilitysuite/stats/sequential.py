@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Literal
 
-__all__ = ["ERROR", "confidence_of", "probability_ratio", "reject_from"]
+__all__ = ["ERROR", "confidence_of", "crossed", "probability_ratio", "reject_from"]
 
 ERROR = 0.01
 """Probability of each of the two errors of a judgement, over all its looks together."""
@@ -54,6 +54,32 @@ def reject_from(sizes: tuple[int, ...], probability: float, level: float = ERROR
         found.append(bound)
         alive, before = grown, size
     return tuple(found)
+
+
+def crossed(sizes: tuple[int, ...], bounds: tuple[int, ...], probability: float) -> float:
+    """Chance that at any look the count reaches that look's bound.
+
+    Args:
+        sizes: Sample size of each look, ascending.
+        bounds: Count of each look.
+        probability: Rate of what is counted.
+    """
+    alive, before, found = {0: 1.0}, 0, 0.0
+    for size, bound in zip(sizes, bounds, strict=True):
+        grown = _grown(alive, size - before, probability)
+        found += math.fsum(weight for count, weight in grown.items() if count >= bound)
+        alive, before = {count: weight for count, weight in grown.items() if count < bound}, size
+    return found
+
+
+def _grown(alive: dict[int, float], more: int, probability: float) -> dict[int, float]:
+    """Probabilities of the counts after so many more."""
+    grown: dict[int, float] = {}
+    for count, weight in alive.items():
+        for further in range(more + 1):
+            chance = math.comb(more, further) * probability**further * (1 - probability) ** (more - further)
+            grown[count + further] = grown.get(count + further, 0.0) + weight * chance
+    return grown
 
 
 def probability_ratio(

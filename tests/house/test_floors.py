@@ -19,6 +19,7 @@ FLOORS = (
     ("case",),
     ("plan",),
     ("judge", "record", "calibration"),
+    ("sight",),
     ("calibrate", "settle", "catalogue", "store", "report", "compare"),
     ("plugin",),
     ("cli",),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stabilitysuite.calibration import FORMAT, Calibration, Direction, RateCheck, Tally, gate
+from stabilitysuite.calibration import FORMAT, Calibration, Direction, RateCheck, Tally, gate, moved
 from stabilitysuite.case import Case
 from stabilitysuite.claims.outcome import converges
 from stabilitysuite.errors import RecordError
@@ -136,3 +136,32 @@ def test_spread_is_a_factor_on_the_log_scale() -> None:
     assert tally(deviation=0.0132).spread() == "0.0132"
     assert tally(deviation=math.log(1.05), log=True).spread() == "x1.05"
     assert dataclasses.replace(tally(), deviation=None).spread() == ""
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        ({"torch": "2.13.0+cpu", "device": "cpu"}, ""),
+        ({"torch": "2.13.1", "device": "cpu", "numpy": "9"}, ""),
+        ({"torch": "2.14.0", "device": "cpu"}, "torch 2.13 -> 2.14"),
+        ({"torch": "2.14.0", "device": "cuda:1"}, "torch 2.13 -> 2.14, device cpu -> cuda"),
+        ({}, ""),
+    ],
+)
+def test_what_moved_in_the_environment_is_named(here: dict[str, Any], words: str) -> None:
+    assert moved({"torch": "2.13.0", "device": "cpu"}, here) == words
+
+
+def test_spreads_are_those_of_enough_seeds() -> None:
+    few, many = tally(12, claim="few"), tally(30, claim="many", log=True, arm="pre")
+    (key,) = calibration(claims=(few, many)).spreads()
+    assert key == ("pre", "many")
+    spread = calibration(claims=(few, many)).spreads()[key]
+    assert (spread.prior.deviation, spread.prior.degrees, spread.log) == (0.02, 29, True)
+
+
+def test_a_claim_that_counts_its_own_seeds_needs_no_record() -> None:
+    rate_claim = CASE.but(says="mostly", tier="full", expect=converges(rate=0.95, against=0.8))
+    assert gate(rate_claim, None) == ""
+    both = CASE.but(says="both", tier="full", expect=(converges(rate=0.95, against=0.8), converges()))
+    assert gate(both, None) == "it has no calibration record"

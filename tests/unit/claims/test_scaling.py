@@ -96,8 +96,8 @@ def test_slope_and_curvature_are_numpys() -> None:
     [
         ({"sweep": None}, r"needs sweep=dict\(gain="),
         ({"sweep": {"layers": (1, 2, 3)}}, r"needs sweep=dict\(gain="),
-        ({"sweep": {"gain": (1.0, 2.0)}}, "at least 3 points"),
-        ({"sweep": {"gain": (0.0, 1.0, 2.0)}}, "positive numbers"),
+        ({"sweep": {"gain": (1.0, 2.0)}}, "at least 4 points"),
+        ({"sweep": {"gain": (0.0, 1.0, 2.0, 3.0)}}, "positive numbers"),
     ],
 )
 def test_what_has_no_exponent_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -127,13 +127,17 @@ def test_a_homogeneous_gau_scales_exactly() -> None:
         says="lambda to the seventh",
         model=GAU(width=16, key=8, activation="relu", norm="none"),
         task=Gaussian(tokens=8),
-        sweep={"gain": (0.5, 0.7, 1.0)},
+        sweep={"gain": (0.25, 0.5, 1.0, 2.0)},
         seeds=3,
         expect=branch_ratio().scales_with("gain", exponent=7, within=0.01),
     )
     (found,) = judge(one, run(plan(one).runs))
     assert found.verdict == "holds"
     assert found.value == pytest.approx(7.0, abs=1e-4)
+    assert "span" not in found.reason
+    narrow = one.but(says="over less", sweep={"gain": (0.5, 0.6, 0.8, 1.0)})
+    (found,) = judge(narrow, run(plan(narrow).runs))
+    assert "over a span of x2 only" in found.reason
 
 
 def test_a_claim_on_each_arm_stands_beside_one_along_the_sweep() -> None:

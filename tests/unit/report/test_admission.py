@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import json
 
-from stabilitysuite.report.admission import AdmissionRow, admission_table
-from tests.unit.test_calibration import calibration, rate, tally
+from stabilitysuite.claims.measure import gradient_norm
+from stabilitysuite.claims.outcome import converges
+from stabilitysuite.report.admission import AdmissionRow, admission_table, sight_table
+from tests.unit.test_calibration import CASE, calibration, rate, tally
 
 
 def test_what_was_not_admitted_comes_first_and_is_counted() -> None:
     rows = [
-        AdmissionRow.of(calibration(id="b/good")),
-        AdmissionRow.of(calibration(id="c/initial", rate=None)),
-        AdmissionRow.of(calibration(id="d/bad", claims=(tally(12, 1),), rate=rate())),
-        AdmissionRow.of(calibration(id="a/fails", rate=rate(tally(8), direction="divided"))),
+        AdmissionRow.of(calibration(id="b/good"), CASE),
+        AdmissionRow.of(calibration(id="c/initial", rate=None), CASE),
+        AdmissionRow.of(calibration(id="d/bad", claims=(tally(12, 1),), rate=rate()), CASE),
+        AdmissionRow.of(calibration(id="a/fails", rate=rate(tally(8), direction="divided")), CASE),
     ]
     lines = admission_table(rows)
     assert (
@@ -31,6 +33,23 @@ admitted      c/initial  0 of 30 wrong (at most 9.5 %)  -                   0.02
 
 
 def test_a_row_crosses_as_builtins_and_prints_no_escape() -> None:
-    row = AdmissionRow.of(calibration(id="net/a\x1b[31m"))
+    row = AdmissionRow.of(calibration(id="net/a\x1b[31m"), CASE)
     assert AdmissionRow.from_json(json.loads(json.dumps(row.to_json()))) == row
     assert "\x1b" not in admission_table([row])[2].text
+
+
+def test_what_each_claim_sees() -> None:
+    number = tally(claim="gradient_norm at most 2", log=True, mean=0.0, deviation=0.1)
+    case = CASE.but(says="both", expect=(converges(), gradient_norm().at_most(2)))
+    row = AdmissionRow.of(calibration(claims=(tally(), number)), case)
+    assert AdmissionRow.from_json(json.loads(json.dumps(row.to_json()))) == row
+    text = [line.text for line in sight_table([row])]
+    assert (
+        text
+        == """\
+case        claim                    expected        sees          false alarms
+----------  -----------------------  --------------  ------------  ------------
+net/trains  converges                0.863 to 0.937  63 % of runs         2.9 %
+net/trains  gradient_norm at most 2  0.823 to 1.22   x2.34         under 0.01 %""".splitlines()
+    )
+    assert sight_table([AdmissionRow.of(calibration(claims=(tally(12, 1),), rate=rate()), CASE)]) == []
