@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stabilitysuite.case import Case
     from stabilitysuite.claims.edge import learning_rate_edge
+    from stabilitysuite.claims.identity import identity
     from stabilitysuite.claims.measure import (
         area_under_curve,
         attention_entropy,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "stabilitysuite.case": ("Case",),
     "stabilitysuite.claims.edge": ("learning_rate_edge",),
+    "stabilitysuite.claims.identity": ("identity",),
     "stabilitysuite.claims.measure": (
         "area_under_curve",
         "attention_entropy",
@@ -135,6 +137,7 @@ __all__ = [
     "gradient_norm",
     "gradient_std",
     "gradient_zeros",
+    "identity",
     "layer_cosine",
     "learning_rate_edge",
     "learning_rate_sensitivity",

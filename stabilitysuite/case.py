@@ -18,7 +18,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from stabilitysuite import declaration
 from stabilitysuite.changes import changed, is_part_field
-from stabilitysuite.claims import edge, measure, outcome, sensitivity  # noqa: F401 -- a written case may hold a claim of any family
+from stabilitysuite.claims import edge, identity, measure, outcome, sensitivity  # noqa: F401 -- a written case may hold a claim of any family
 from stabilitysuite.claims.claim import Claim
 from stabilitysuite.declaration import Declared, callable_name, from_builtins, leaves, same, to_builtins
 from stabilitysuite.errors import DeclarationError, nearest

@@ -300,7 +300,7 @@ def _made(training: Training, seed: int) -> nn.Module:
     module = training.model()
     if not isinstance(module, nn.Module):
         raise MeasurementError(f"model {name} must return an nn.Module, it returned {type(module).__name__}")
-    if not any(parameter.requires_grad for parameter in module.parameters()):
+    if training.steps and not any(parameter.requires_grad for parameter in module.parameters()):
         raise MeasurementError(f"model {name} has no trainable parameter: there is nothing to train")
     if module in _BUILT:
         raise MeasurementError(
