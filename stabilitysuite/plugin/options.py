@@ -73,10 +73,10 @@ class Options:
             device=given["device"].device(),
             threads=given["threads"].positive(1),
             budget=given["budget"].positive(None),
-            out=config.rootpath / (given["out"].value or "stability-results"),
+            out=given["out"].folder(config) or config.rootpath / "stability-results",
             undecided=given["undecided"].choice(get_args(Policy)),
             controls=bool(given["controls"].value),
-            calibration=config.rootpath / given["calibration"].value if given["calibration"].value else None,
+            calibration=given["calibration"].folder(config),
             calibrate=bool(given["calibrate"].value),
             calibration_seeds=given["calibration-seeds"].positive(None),
             calibration_factor=given["calibration-factor"].above_one(FACTOR),
@@ -151,6 +151,22 @@ class _Given:
         if not 1 < self.value < math.inf:
             raise pytest.UsageError(f"{self.where}: {self.value} is no factor away, give one above 1, such as 1.4 or 2")
         return float(self.value)
+
+    def folder(self, config: pytest.Config) -> Path | None:
+        """Relative to rootdir; ``None`` where none is given.
+
+        pytest looks for its rootdir before it knows the options of plugins, and takes whatever follows a space and is
+        there for a place to collect from: a folder elsewhere would move the rootdir, in the workers at the latest.
+        """
+        if not self.value:
+            return None
+        here = config.invocation_params
+        if self.where in here.args and not (here.dir / self.value).resolve().is_relative_to(here.dir.resolve()):
+            raise pytest.UsageError(
+                f"{self.where} {self.value}: write {self.where}={self.value}; pytest takes a folder after a space for "
+                "one to collect from, and would look for its configuration there"
+            )
+        return config.rootpath / str(self.value)
 
     def whole_numbers(self) -> tuple[int, ...]:
         try:

@@ -104,3 +104,19 @@ def test_seeds_reach_the_case_and_the_head_of_the_session(project: Project) -> N
     result.stdout.fnmatch_lines(["stabilitysuite: 0.*, tier quick, cpu, 1 thread, seed 5, 3 only"])
     result.stdout.fnmatch_lines(["holds *net/case*2 of 2 seeds*"])
     project.inside("--stability-seeds", "7").stdout.fnmatch_lines(["holds *7 of 7 seeds*"])
+
+
+def test_a_folder_elsewhere_does_not_move_the_rootdir(project: Project) -> None:
+    project.fake_lab()
+    project.cases(ONE_CASE)
+    elsewhere = project.path.parent / "elsewhere"
+    for there in (False, True):
+        if there:
+            elsewhere.mkdir()
+        refused = project.inside("--stability-out", str(elsewhere))
+        assert refused.ret == pytest.ExitCode.USAGE_ERROR
+        refused.stderr.fnmatch_lines([f"*--stability-out {elsewhere}: write --stability-out={elsewhere}; *"])
+    for parallel in ((), ("-n", "2")):
+        project.inside(f"--stability-out={elsewhere}", *parallel).assert_outcomes(passed=1)
+    assert len(list(elsewhere.glob("*.jsonl"))) >= 2
+    project.inside("--stability-out", "within").assert_outcomes(passed=1)
