@@ -14,6 +14,7 @@ from benchmarks.memory import memory
 from benchmarks.overhead import overhead
 from benchmarks.seeds import seeds_in_one_pass
 from benchmarks.startup import startup
+from benchmarks.verdict import verdict
 
 TABLES: dict[str, Callable[[], str]] = {
     "overhead": overhead,
@@ -21,6 +22,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "startup": startup,
     "growth": growth,
     "memory": memory,
+    "verdict": verdict,
 }
 
 

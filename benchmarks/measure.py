@@ -87,11 +87,11 @@ def where() -> str:
     return f"torch {torch.__version__}, Python {platform.python_version()}, {capability}, one thread"
 
 
-def publish(name: str, text: str) -> None:
-    """Put a printed table into its place in docs/benchmarks.md."""
-    page = PAGE.read_text(encoding="utf-8")
+def publish(name: str, text: str, *, page: Path = PAGE) -> None:
+    """Put a printed table into its place on a page of docs/."""
+    before = page.read_text(encoding="utf-8")
     block = re.compile(rf"(?<=<!-- printed: {name} -->\n```\n).*?(?=\n```)", re.DOTALL)
-    fresh, count = block.subn(lambda _: text, page)
+    fresh, count = block.subn(lambda _: text, before)
     if count != 1:
-        raise ValueError(f"docs/benchmarks.md has {count} places for {name!r}: there must be one")
-    PAGE.write_text(fresh, encoding="utf-8")
+        raise ValueError(f"docs/{page.name} has {count} places for {name!r}: there must be one")
+    page.write_text(fresh, encoding="utf-8")

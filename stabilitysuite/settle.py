@@ -100,7 +100,8 @@ def confirmed(first: Finding, second: Finding) -> Finding:
     """What two independent runs say together of one claim.
 
     It holds where the first run says so, or where the second does; it is violated only where both say so; else it
-    is undecided. The numbers are those of the run that decided.
+    is undecided. The numbers are those of the run that decided. A broken case has two chances to pass, and what holds
+    in the second run only says so.
     """
     if first.verdict == "holds":
         return first
@@ -113,6 +114,15 @@ def confirmed(first: Finding, second: Finding) -> Finding:
     reason = f"{second.reason}; these are fresh seeds, run because it was {before}"
     if verdict == "undecided":
         reason += "; it is violated only where both runs say so"
+    false_holds = second.false_holds
+    if verdict == "holds" and false_holds is not None:
+        false_holds = 1 - (1 - false_holds) ** 2
+        reason += f", so that such a change passes one of the two runs with probability {false_holds:.3g}"
     return dataclasses.replace(
-        second, verdict=verdict, reason=reason, remedy="" if verdict == "holds" else "more seeds", decided_by=()
+        second,
+        verdict=verdict,
+        reason=reason,
+        remedy="" if verdict == "holds" else "more seeds",
+        decided_by=(),
+        false_holds=false_holds,
     )

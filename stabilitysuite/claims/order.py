@@ -35,7 +35,7 @@ class Order(Claim):
     Each seed is a pair, with the same initial weights wherever both variants have the parameter and the same batches.
     The t interval of the mean difference, of the logarithms where the number is a ratio, is held against the least
     effect that is claimed. A pair of which a number is not finite, or a run ended in another kind than most runs of
-    its variant, is not left out but counts against the claim; then only the signs are looked at.
+    its variant, is not left out but counts against the claim; then the signs decide, and never more than the other pairs do alone.
     """
 
     measure: Reading
@@ -141,11 +141,13 @@ class Order(Claim):
         return math.log(value) if math.isfinite(value) and value > 0 else math.nan
 
     def _decide(self, values: Sequence[float], least: float, look: Look) -> Decision:
-        spoilt = sum(not math.isfinite(value) for value in values)
-        if spoilt:
-            return _by_signs(values, least, spoilt, look)
+        finite = [value for value in values if math.isfinite(value)]
+        if not finite:
+            return _by_signs(values, least, look, rest_holds=False)
         prior = look.prior("", self.words(), log=self._log())
-        found = decide(values, least, math.inf, confidence=look.confidence, prior=prior)
+        found = decide(finite, least, math.inf, confidence=look.confidence, prior=prior)
+        if len(finite) < len(values):
+            return _by_signs(values, least, look, rest_holds=found.verdict == "holds")
         against = sum(value <= 0 for value in values)
         if found.verdict == "holds" and against and len(values) < SIGNS_AGREE_BELOW:
             reason = f"{found.reason}, but {against} of {len(values)} pairs lie the other way round"
@@ -160,8 +162,17 @@ class Order(Claim):
         return found
 
 
-def _by_signs(values: Sequence[float], least: float, spoilt: int, look: Look) -> Decision:
-    """Where pairs cannot be compared: they are ranked worst, and no mean is taken."""
+def _by_signs(values: Sequence[float], least: float, look: Look, *, rest_holds: bool) -> Decision:
+    """Where pairs cannot be compared: they are ranked worst, and no mean is taken.
+
+    Args:
+        values: The pairs, not finite where they cannot be compared.
+        least: The effect that is claimed.
+        look: At how many seeds it is looked.
+        rest_holds: Whether the claim holds of the other pairs alone: signs ask for less than a mean does, and a pair
+            that is spoilt must never make hold what does not without it.
+    """
+    spoilt = sum(not math.isfinite(value) for value in values)
     above = [math.isfinite(value) and value >= least for value in values]
     count = len(values)
     reason = f"{spoilt} of {count} pairs cannot be compared (not finite, or ended otherwise than most), "
@@ -169,7 +180,7 @@ def _by_signs(values: Sequence[float], least: float, spoilt: int, look: Look) ->
     finite = sorted(value for value in values if math.isfinite(value))
     centre = finite[len(finite) // 2] if finite else math.nan
     rejected = spoilt >= look.too_many(count, SPOILT_RATE) or sign_test([not one for one in above]) <= ERROR
-    holds = sign_test(above) <= ERROR
+    holds = rest_holds and sign_test(above) <= ERROR
     return Decision(
         verdict="holds" if holds else "violated" if rejected else "undecided",
         reason=reason,
@@ -185,7 +196,9 @@ def _kind(trace: Trace) -> str:
 
 
 def _usual(traces: Sequence[Trace]) -> str:
-    return Counter(map(_kind, traces)).most_common(1)[0][0]
+    """How most of the runs ended; of equally many the first by name, whatever the order of the seeds."""
+    counted = Counter(map(_kind, traces))
+    return min(counted, key=lambda name: (-counted[name], name))
 
 
 def _usable(below: float, above: float) -> float:

@@ -27,7 +27,8 @@ class Sensitivity(Claim):
 
     ``mean over the rates of min(L, L0) - min over the rates of L``, with the loss L at the end and L0 at
     initialisation, in nats (Wortsman et al., 2023, section 2.2): a run that diverges costs as much as one that never
-    trained. Within each seed, then the t interval over the seeds.
+    trained. Within each seed, then the t interval over the seeds. A seed that no rate brings below its start has no
+    best rate, and no sensitivity either: it counts as not finite, else what never learns would be insensitive.
     """
 
     high: float
@@ -85,7 +86,7 @@ class Sensitivity(Claim):
             margin_unit="difference",
             seeds=tuple(trace.seed for trace in traces),
             values=values,
-            reason=found.reason,
+            reason=found.reason.replace("not finite", "nothing learned at any rate"),
             resolution=found.resolution,
             remedy=found.remedy,
             published=self.published,
@@ -94,14 +95,15 @@ class Sensitivity(Claim):
 
 
 def _sensitivity(traces: Sequence[Trace]) -> float:
-    """Of the runs of one seed, one a rate."""
-    ends = []
+    """Of the runs of one seed, one a rate; NaN where none of them learned."""
+    ends, learned = [], False
     for trace in traces:
         series = _losses(trace)
         start, end = series.values[0][0], series.values[-1][0]
         broken = trace.outcome.name == "nonfinite" or not math.isfinite(end)
         ends.append(start if broken else min(start, end))
-    return math.fsum(ends) / len(ends) - min(ends)
+        learned = learned or ends[-1] < start
+    return math.fsum(ends) / len(ends) - min(ends) if learned else math.nan
 
 
 def _losses(trace: Trace) -> Series:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import growth, measure, memory, overhead, peers, seeds, startup
+from benchmarks import growth, measure, memory, overhead, peers, seeds, startup, verdict
 from stabilitysuite.spec import Run
 from tests.house.tree import ROOT
 
@@ -15,6 +15,7 @@ TABLES: dict[str, tuple[Callable[[], str], str]] = {
     "seeds": (lambda: seeds.seeds_in_one_pass([(8, 4, 8, 0.5)], seeds=2, layers=1, turns=1, work=128), "0.50"),
     "startup": (lambda: startup.startup(turns=1), "without, ms"),
     "growth": (lambda: growth.growth({1: 4, 2: 4}, (2, 4), turns=1), "ms a layer"),
+    "verdict": (lambda: verdict.verdict([(8, 2, 4)], draws=20, layers=1, steps=3, turns=1), "broken in 95 %"),
     "peers": (lambda: peers.compare([(1, 8, 2, 4, 3)], ["bare loop", "ours"], turns=1), "each parameter"),
 }
 
@@ -33,7 +34,7 @@ def test_the_heaviest_case_is_found_and_trained_briefly() -> None:
     assert memory._shortened(runs[0]).training.steps <= memory.STEPS
 
 
-@pytest.mark.parametrize("name", ["overhead", "seeds", "startup", "growth", "memory", "peers"])
+@pytest.mark.parametrize("name", ["overhead", "seeds", "startup", "growth", "memory", "verdict", "peers"])
 def test_each_table_has_its_place_on_the_page(name: str) -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- printed: {name} -->\n```\n") == 1

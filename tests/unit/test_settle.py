@@ -96,6 +96,14 @@ def test_what_does_not_hold_is_run_once_more(first: str, fresh: str, verdict: st
     assert set(found.seeds) <= set(gate_seeds(case(), 8, purpose=SECOND))
 
 
+def test_what_holds_only_in_the_second_run_states_that_a_broken_case_had_two_chances() -> None:
+    first, _ = settled(outcomes("ccc"), again=True)
+    second, _ = settled(outcomes("sccccccc", "ccc"), again=True)
+    assert first.false_holds == pytest.approx(0.125)
+    assert second.false_holds == pytest.approx(1 - 0.875**2)
+    assert "passes one of the two runs with probability 0.234" in second.reason
+
+
 def test_what_holds_is_not_run_again() -> None:
     found, stages = settled(outcomes("ccc"), again=True)
     assert (found.verdict, stages) == ("holds", [(FIRST, 3)])

@@ -92,6 +92,20 @@ def test_a_pair_that_cannot_be_compared_counts_against(spoilt: tuple[float, floa
     assert "1 of 12 pairs cannot be compared" in found.reason
 
 
+def test_a_spoilt_pair_never_makes_hold_what_does_not_without_it() -> None:
+    # all eleven as claimed, but so far apart that their mean may be below the effect
+    apart = [(1.0, 1.06)] * 9 + [(1.0, 1e9), (1.0, 1e12)]
+    assert judged(apart).verdict == "undecided"
+    assert judged([*apart, (NAN, 1.0)]).verdict == "undecided"
+
+
+def test_how_most_ended_does_not_depend_on_the_order_of_the_seeds() -> None:
+    pairs, mixed = [(1.0, 2.0), (3.0, 9.0)], ["stalled", "converged"]
+    for step in (1, -1):
+        ended: list[OutcomeName] = ["stalled" if one == "stalled" else "converged" for one in mixed[::step]]
+        assert judged(pairs[::step], ends={"pre": ended, "post": ended}).value == pytest.approx(2.0)
+
+
 def test_a_seed_that_ended_otherwise_than_most_is_ranked_worst() -> None:
     pairs = [(1.0, 2.0)] * 3
     stalls: list[OutcomeName] = ["stalled"] * 3

@@ -58,6 +58,13 @@ def test_a_run_that_breaks_costs_as_much_as_one_that_never_trained(broken: float
     assert found.value == pytest.approx((1 + 0.5 + 0 + 0.2 + 2) / 5)
 
 
+@pytest.mark.parametrize("ends", [[math.nan] * 5, [4.0] * 5, [9.0, math.inf, 4.0, math.nan, 5.0]])
+def test_what_never_learns_is_not_insensitive(ends: list[float]) -> None:
+    found = judged(case(), ends, spread=0.0)
+    assert found.verdict == "violated"
+    assert found.reason.startswith("nothing learned at any rate in 3 of 3 seeds")
+
+
 def test_it_needs_rates_over_two_decades() -> None:
     for sweep in ({"lr": (1e-4, 1e-3, 1e-2)}, {"lr": (1e-3, 2e-3, 3e-3, 4e-3, 5e-3)}, None):
         with pytest.raises(DeclarationError, match="at least 5 rates that span a factor of 100"):
