@@ -108,7 +108,9 @@ def confirmed(first: Finding, second: Finding) -> Finding:
     before = f"{first.number}, {first.verdict}, on the first {len(first.seeds)} seeds"
     if second.verdict == first.verdict:
         return dataclasses.replace(
-            second, reason=f"{second.reason}; run once more on fresh seeds: before it was {before}"
+            second,
+            reason=f"{second.reason}; run once more on fresh seeds: before it was {before}",
+            before=first.verdict,
         )
     verdict = second.verdict if second.verdict == "holds" else "undecided"
     reason = f"{second.reason}; these are fresh seeds, run because it was {before}"
@@ -124,5 +126,6 @@ def confirmed(first: Finding, second: Finding) -> Finding:
         reason=reason,
         remedy="" if verdict == "holds" else "more seeds",
         decided_by=(),
+        before=first.verdict,
         false_holds=false_holds,
     )

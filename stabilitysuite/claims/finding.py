@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from stabilitysuite.errors import RecordError
 from stabilitysuite.trace import decode_number, encode_number
 
-__all__ = ["Finding", "Verdict", "short", "worst"]
+__all__ = ["Finding", "Verdict", "again_words", "short", "worst"]
 
 MOST_SEEDS = 5
 """Seeds that the first line of a failure spells out; the record has them all."""
@@ -59,6 +59,8 @@ class Finding:
     """What would decide an undecided finding."""
     false_holds: float | None = None
     """Probability that this rule passes a change that breaks half of all runs."""
+    before: Verdict | None = None
+    """What the first run said, where it did not hold and was run once more on fresh seeds."""
     published: float | None = None
     """The figure the source states, where it differs from what is true."""
     decided_by: tuple[int, ...] = ()
@@ -106,6 +108,7 @@ class Finding:
             "resolution": encode_number(self.resolution),
             "remedy": self.remedy,
             "false_holds": self.false_holds,
+            "before": self.before,
             "published": encode_number(self.published),
             "decided_by": list(self.decided_by),
             "wrong": list(self.wrong),
@@ -149,3 +152,16 @@ def worst(findings: tuple[Finding, ...]) -> Finding:
         return _ORDER[finding.verdict], finding.distance()
 
     return min(findings, key=closeness)
+
+
+def again_words(findings: Sequence[Finding]) -> str:
+    """What two runs said, such as ``first violated, then holds on fresh seeds``; empty where one was enough."""
+    told = [one for one in findings if one.before is not None]
+    if not told:
+        return ""
+    one = worst(tuple(told))
+    return (
+        f"first {one.before}, on fresh seeds too"
+        if one.before == one.verdict
+        else (f"first {one.before}, {one.verdict} after fresh seeds")
+    )

@@ -188,7 +188,8 @@ class Hooks:
         if rows:
             for line in styled_table(rows, width=config.get_terminal_writer().fullwidth):
                 terminalreporter.write_line(line.text, **({line.style: True} if line.style else {}))
-        for text in (*_without_gate(rows), *self.amiss, *left):
+        again = [f"run once more: {row.id}, {row.again}" for row in rows if row.again]
+        for text in (*_without_gate(rows), *again, *self.amiss, *left):
             terminalreporter.write_line(text, yellow=True)
         terminalreporter.write_line(f"records: {self.suite.options.out}")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from stabilitysuite.claims.finding import Verdict
+from stabilitysuite.claims.finding import Verdict, again_words
 from stabilitysuite.record import Record, Status
 
 __all__ = ["Row", "Word", "one_line", "rank", "tally"]
@@ -71,6 +71,8 @@ class Row:
     """Command that runs it again; empty where it is not known."""
     gates: bool = True
     """Whether a violated claim fails the session."""
+    again: str = ""
+    """What two runs said, where the case was run once more on fresh seeds."""
 
     @classmethod
     def of(cls, record: Record, *, file: str = "", line: int = 0, reproduce: str = "") -> Row:
@@ -99,6 +101,7 @@ class Row:
             line=line or record.line,
             reproduce=reproduce,
             gates=record.gates,
+            again=again_words(record.findings),
         )
 
     @property

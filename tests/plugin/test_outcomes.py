@@ -100,6 +100,7 @@ def test_undecided_passes_or_fails_as_asked(project: Project) -> None:
     strict = project.inside("--stability-undecided=fail")
     strict.assert_outcomes(failed=1)
     strict.stdout.fnmatch_lines(["converges: UNDECIDED, 5 of 8 seeds*"])
+    strict.stdout.fnmatch_lines(["run once more: net/mixed, first undecided, on fresh seeds too"])
 
 
 def test_x_lf_ff_sw_and_maxfail_are_pytests_own(project: Project) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stabilitysuite.case import LOOKS, Case
-from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.finding import Finding, again_words
 from stabilitysuite.claims.look import Spread
 from stabilitysuite.claims.measure import gradient_norm
 from stabilitysuite.claims.outcome import converges
@@ -92,6 +92,8 @@ def test_what_does_not_hold_is_run_once_more(first: str, fresh: str, verdict: st
     found, stages = settled(outcomes(first, fresh), again=True)
     assert found.verdict == verdict
     assert words in found.reason
+    assert found.before == ("violated" if first.startswith("sss") else "undecided")
+    assert again_words((found,)).startswith(f"first {found.before}, ")
     assert {stage for stage, _ in stages} == {FIRST, FRESH}
     assert set(found.seeds) <= set(gate_seeds(case(), 8, purpose=SECOND))
 
