@@ -6,6 +6,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from stabilitysuite.errors import DeclarationError, RecordError, StabilityError
 from stabilitysuite.judge import judge
 from stabilitysuite.plan import Plan, gate_seeds, plan
 from stabilitysuite.plugin.options import Options
+from stabilitysuite.plugin.warned import hand_on
 from stabilitysuite.plugin.words import quoted
 from stabilitysuite.record import Record, Status
 from stabilitysuite.store import Session, now
@@ -25,6 +27,7 @@ from stabilitysuite.trace import Trace
 
 if TYPE_CHECKING:
     from stabilitysuite.lab.train import Progress
+    from stabilitysuite.lab.warned import Warned
 
 __all__ = ["Watch", "admitted", "measure", "planned", "words"]
 
@@ -48,7 +51,13 @@ def planned(case: Case, options: Options) -> Plan:
 
 
 def measure(
-    case: Case, case_id: str, place: tuple[str, int], options: Options, store: Session, watch: Watch | None
+    case: Case,
+    case_id: str,
+    place: tuple[str, int],
+    options: Options,
+    store: Session,
+    watch: Watch | None,
+    path: Path,
 ) -> tuple[Record, BaseException | None]:
     """Run a case, judge it and write its record down, whatever happens.
 
@@ -59,6 +68,7 @@ def measure(
         options: The settings of the session.
         store: Where the record goes.
         watch: Shows where the run is, or ``None``.
+        path: The file that declares it.
 
     Returns:
         The record, and what went wrong where the case could not be judged.
@@ -70,7 +80,8 @@ def measure(
     trouble: BaseException | None = None
     admission, gates = "", True
     store.started(case_id)
-    # Warnings of the user's training are kept by the lab; none of ours is the user's concern.
+    warned: list[Warned] = []
+    # Warnings of the training are noted by the lab; all others are none of the user's concern.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started, wall, cpu = _clocks()
@@ -89,36 +100,40 @@ def measure(
                 threads=options.threads,
                 budget=options.budget,
                 progress=watch(decided) if watch else None,
+                warned=warned.append,
             )
             findings = judge(case, traces)
         except (KeyboardInterrupt, pytest.exit.Exception):
             raise
         except BaseException as error:  # noqa: BLE001 -- the caller raises it, after the record is written
             trouble = error
-        record = Record(
-            id=case_id,
-            case=case.to_json(),
-            digest=case.digest(),
-            sources=hashes,
-            control=options.controls,
-            status=_status(trouble),
-            findings=findings,
-            traces=tuple(traces),
-            message=words(trouble) if trouble else "",
-            environment=surroundings,
-            started=started,
-            seconds=time.perf_counter() - wall,
-            cpu_seconds=time.process_time() - cpu,
-            file=place[0],
-            line=place[1],
-            admission=admission,
-            gates=gates,
-        )
-        try:
-            store.record(record)
-        except RecordError as error:  # the folder is full or gone: the case is an error, and has a row all the same
-            trouble = error
-            record = dataclasses.replace(record, status="error", findings=(), message=str(error))
+    refused = hand_on(warned, traces, path, place[1])
+    if refused is not None and trouble is None:
+        trouble, findings = refused, ()
+    record = Record(
+        id=case_id,
+        case=case.to_json(),
+        digest=case.digest(),
+        sources=hashes,
+        control=options.controls,
+        status=_status(trouble),
+        findings=findings,
+        traces=tuple(traces),
+        message=words(trouble) if trouble else "",
+        environment=surroundings,
+        started=started,
+        seconds=time.perf_counter() - wall,
+        cpu_seconds=time.process_time() - cpu,
+        file=place[0],
+        line=place[1],
+        admission=admission,
+        gates=gates,
+    )
+    try:
+        store.record(record)
+    except RecordError as error:  # the folder is full or gone: the case is an error, and has a row all the same
+        trouble = error
+        record = dataclasses.replace(record, status="error", findings=(), message=str(error))
     return record, trouble
 
 

@@ -35,7 +35,7 @@ from stabilitysuite.trace import Outcome, Reference, Series, Trace
 
 MEASURED = []
 
-def run(runs, *, device="cpu", threads=1, budget=None, progress=None):
+def run(runs, *, device="cpu", threads=1, budget=None, progress=None, warned=None):
     traces = []
     for index, one in enumerate(runs):
         lr = one.training.optimizer.lr
