@@ -134,7 +134,7 @@ class OwnSubject(Subject):
         self.training = training
         self.device = device
         self.notes: list[str] = []
-        self.module = _made(training, seed).to(device)
+        self.module = _made(training, seed, self.notes).to(device)
         self.layers = _layers(self.module, training.layers)
         self.branches = [Branch(label, module, None) for label, module in self.layers]
         self.stream: MarkovStream | None = None
@@ -230,11 +230,14 @@ _BUILT: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Modules that factories returned: one that comes twice carries what it learned from one seed to the next."""
 
 
-def _made(training: Training, seed: int) -> nn.Module:
+def _made(training: Training, seed: int, notes: list[str]) -> nn.Module:
     assert callable(training.model)
     name = callable_name(training.model)
     seeded(seed, "init")
+    given = torch.initial_seed()
     module = training.model()
+    if torch.initial_seed() != given:
+        notes.append(f"model {name} sets torch's global seed: every seed starts from the same weights")
     if not isinstance(module, nn.Module):
         raise MeasurementError(f"model {name} must return an nn.Module, it returned {type(module).__name__}")
     if not any(parameter.requires_grad for parameter in module.parameters()):

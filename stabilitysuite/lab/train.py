@@ -131,10 +131,9 @@ def conditions(device: torch.device, threads: int) -> Iterator[None]:
     with preserved(), deterministic(device), _autocast_kept(device):
         try:
             torch.set_num_threads(threads)
-            torch.set_default_dtype(torch.float32)
             # a vanishing network runs several times slower on denormals; below 1.2e-38 everything reads zero
             torch.set_flush_denormal(True)
-            torch.set_grad_enabled(True)
+            _settings()
             yield
         finally:
             torch.set_num_threads(had_threads)
@@ -142,6 +141,12 @@ def conditions(device: torch.device, threads: int) -> Iterator[None]:
             torch.set_flush_denormal(flushed)
             torch.set_grad_enabled(gradients)
             os.chdir(folder)  # a model of the user's may have gone elsewhere; last, as the folder may be gone
+
+
+def _settings() -> None:
+    """What a pass begins with; a model of the user's may have changed it in the pass before."""
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
 
 
 @contextlib.contextmanager
@@ -264,6 +269,7 @@ def _one_pass(
         try:
             if deadline is not None and time.monotonic() > deadline:
                 raise OutOfTime
+            _settings()
             with alarm:
                 subject = make(first.training, seeds, around.device)
                 seeded(first.seed, "training")  # what the user's code draws while it trains: dropout, noise

@@ -79,13 +79,13 @@ def measure(
     hashes: dict[str, str] = {}
     trouble: BaseException | None = None
     admission, gates = "", True
-    store.started(case_id)
     warned: list[Warned] = []
     # Warnings of the training are noted by the lab; all others are none of the user's concern.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started, wall, cpu = _clocks()
         try:
+            store.started(case_id)  # before anything that may never come back
             from stabilitysuite.lab.environment import fingerprint, sources
             from stabilitysuite.lab.train import run
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -181,3 +182,25 @@ def test_what_json_cannot_hold_is_named_and_nothing_is_written(tmp_path: Path) -
         with pytest.raises(RecordError, match="a record line holds what JSON cannot"):
             session.record(record(environment=environment))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_process_that_nobody_waits_for_is_named(tmp_path: Path) -> None:
+    """It keeps its number, as in a container without an init."""
+    writer = start(tmp_path, "s1", "main", "a", "killed")
+    os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)
+    assert [one.id for one in unfinished(tmp_path)] == ["a"]
+    assert writer.wait(60) == -signal.SIGKILL
+
+
+def test_a_line_that_an_interrupt_cut_is_dropped_by_the_next_one(tmp_path: Path) -> None:
+    session = written(tmp_path)
+    whole = session.path.read_bytes()
+    session.path.write_bytes(whole + whole[-40:-1])
+    session.record(record("c"))
+    assert [one.id for one in read(tmp_path)] == ["a", "b", "c"]
+    session.path.write_bytes(b'{"kind": "sess')
+    session.started("d")
+    assert [line["kind"] for line in map(json.loads, session.path.read_text(encoding="utf-8").splitlines())] == [
+        "session",
+        "started",
+    ]
