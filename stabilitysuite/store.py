@@ -99,7 +99,9 @@ class Session:
                     file.truncate(size)  # half a line would spoil the lines after it
                     raise
         except OSError as error:
-            raise RecordError(f"{self.path} cannot be written: {error}; make room, or choose another folder") from error
+            # the trouble first: a table has no room for more than the first words
+            trouble = f"the records cannot be written: {error.strerror or error}: {self.path}"
+            raise RecordError(f"{trouble}; make room, or choose another folder") from error
 
 
 def now() -> str:
