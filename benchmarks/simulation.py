@@ -338,7 +338,7 @@ def frequencies(
                 looks=sizes,
                 seeds=range(sizes[-1]),
                 spreads=spreads() if spreads else None,
-                again=again,
+                again=counted if again else None,
             )
             found[finding.verdict] += 1
             ran_by_draw[ran // arms] += 1

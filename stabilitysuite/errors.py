@@ -7,6 +7,9 @@
     |-- MeasurementError            a run could not be carried out or left no data; never a verdict
     |   `-- NoData                  a probe of a quantity that a claim needs never fired
     `-- RecordError                 a record or a session folder cannot be read or written
+
+``StabilityWarning`` is a remark of this package on a training, such as data that was gone through twice. Filters can
+ignore it; it is never an error.
 """
 
 from __future__ import annotations
@@ -14,7 +17,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["DeclarationError", "MeasurementError", "NoData", "RecordError", "StabilityError", "nearest"]
+__all__ = [
+    "DeclarationError",
+    "MeasurementError",
+    "NoData",
+    "RecordError",
+    "StabilityError",
+    "StabilityWarning",
+    "nearest",
+]
 
 
 class StabilityError(Exception):
@@ -35,6 +46,10 @@ class NoData(MeasurementError):  # noqa: N818 -- the glossary word for it
 
 class RecordError(StabilityError, RuntimeError):
     """A record cannot be read or written: the message names the file and the remedy."""
+
+
+class StabilityWarning(UserWarning):
+    """A remark on how a case was trained: nothing is wrong with the verdict, but read it with this in mind."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

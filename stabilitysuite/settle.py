@@ -34,7 +34,7 @@ def settle(
     seeds: Sequence[int] | None = None,
     control: bool = False,
     spreads: Mapping[tuple[str, str], Spread] | None = None,
-    again: bool = False,
+    again: Train | None = None,
 ) -> tuple[Finding, ...]:
     """Judge a case at growing numbers of seeds, until it is decided or there are no more.
 
@@ -45,7 +45,7 @@ def settle(
         seeds: The seeds themselves, of which the looks take the first ones; by default derived from the digest.
         control: Run the control in place of the case.
         spreads: By arm and claim what calibration knows of the spread over the seeds.
-        again: Run what does not hold once more on fresh seeds.
+        again: Carries out the plans on fresh seeds, where what does not hold is run once more.
 
     Returns:
         One finding a claim and arm.
@@ -56,10 +56,10 @@ def settle(
     look = Look(sizes=tuple(looks), spreads=spreads or {})
     chosen = gate_seeds(case, looks[-1]) if seeds is None else tuple(seeds)
     first = _stage(case, train, look, chosen, control)
-    if not again or all(one.verdict == "holds" for one in first):
+    if again is None or all(one.verdict == "holds" for one in first):
         return first
     fresh = gate_seeds(case, looks[-1], purpose=SECOND)
-    second = _stage(case, train, look, fresh, control)
+    second = _stage(case, again, look, fresh, control)
     return tuple(confirmed(one, other) for one, other in zip(first, second, strict=True))
 
 

@@ -90,8 +90,8 @@ class Session:
         except (TypeError, ValueError) as error:
             raise RecordError(f"a {line['kind']} line holds what JSON cannot: {error}") from error
         try:
-            with self.path.open("ab", buffering=0) as file:
-                size = file.tell()
+            with self.path.open("a+b", buffering=0) as file:
+                size = _whole(file)
                 text = body if size else json.dumps(head) + "\n" + body
                 try:
                     _write(file, text.encode())
@@ -99,12 +99,25 @@ class Session:
                     file.truncate(size)  # half a line would spoil the lines after it
                     raise
         except OSError as error:
-            raise RecordError(f"{self.path} cannot be written: {error}; make room, or choose another folder") from error
+            # the trouble first: a table has no room for more than the first words
+            trouble = f"the records cannot be written: {error.strerror or error}: {self.path}"
+            raise RecordError(f"{trouble}; make room, or choose another folder") from error
 
 
 def now() -> str:
     """The time, UTC, ISO 8601 to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _whole(file: FileIO) -> int:
+    """The size of a file, without the half line that an interrupt in the middle of a write left."""
+    size = file.seek(0, os.SEEK_END)
+    if size:
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            file.seek(0)
+            size = file.truncate(file.readall().rfind(b"\n") + 1)
+    return size
 
 
 def _write(file: FileIO, content: bytes) -> None:
@@ -213,4 +226,9 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    # a killed process of which nobody takes note, as in a container without an init, keeps its number
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):  # not Linux, or gone just now
+        return True
+    return state not in ("Z", "X")

@@ -20,14 +20,10 @@ from stabilitysuite.quantity import QUANTITIES
 from stabilitysuite.spec import Run
 from stabilitysuite.trace import Outcome, Reference, Series, Trace
 
-__all__ = ["Loop", "OutOfTime"]
+__all__ = ["Loop"]
 
 EVALUATIONS = 10
 """How often the exact loss is taken on the way to the declared step; evenly, and at the start."""
-
-
-class OutOfTime(Exception):  # noqa: N818 -- a signal, not an error
-    """The time budget is spent."""
 
 
 class Loop:

@@ -180,7 +180,7 @@ class OwnSubject(Subject):
         self.repeatable = training.step is None
         self.device = device
         self.notes: list[str] = []
-        self.module = _made(training, seed).to(device)
+        self.module = _made(training, seed, self.notes).to(device)
         self.wide = training.precision == "float64"
         if self.wide:
             self.module.double()
@@ -293,11 +293,14 @@ _BUILT: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Modules that factories returned: one that comes twice carries what it learned from one seed to the next."""
 
 
-def _made(training: Training, seed: int) -> nn.Module:
+def _made(training: Training, seed: int, notes: list[str]) -> nn.Module:
     assert callable(training.model)
     name = callable_name(training.model)
     seeded(seed, "init")
+    given = torch.initial_seed()
     module = training.model()
+    if torch.initial_seed() != given:
+        notes.append(f"model {name} sets torch's global seed: every seed starts from the same weights")
     if not isinstance(module, nn.Module):
         raise MeasurementError(f"model {name} must return an nn.Module, it returned {type(module).__name__}")
     if training.steps and not any(parameter.requires_grad for parameter in module.parameters()):

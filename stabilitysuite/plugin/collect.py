@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import stabilitysuite
 from stabilitysuite.case import Case
-from stabilitysuite.errors import StabilityError
+from stabilitysuite.errors import StabilityError, nearest
 from stabilitysuite.plugin.calibrating import CalibrationItem
 from stabilitysuite.plugin.item import CaseItem
 from stabilitysuite.plugin.suite import SUITE
@@ -147,6 +149,15 @@ class CaseModule(pytest.Module):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """A refused declaration is shown as file, line and message; other errors as pytest shows them."""
         if not isinstance(excinfo.value, StabilityError):
-            return super().repr_failure(excinfo)  # pytest finds the style itself
+            shown = super().repr_failure(excinfo)  # pytest finds the style itself
+            return f"{shown}{_nearest_name(excinfo.value.__cause__)}" if isinstance(shown, str) else shown
         lines = [entry.lineno + 1 for entry in excinfo.traceback if Path(entry.path) == self.path]
         return f"{self.nodeid}:{lines[-1] if lines else 0}: {excinfo.value}"
+
+
+def _nearest_name(error: BaseException | None) -> str:
+    """For a name that this package has not: the one that was meant."""
+    missing = re.search(r"cannot import name '(\w+)'", str(error))
+    if not isinstance(error, ImportError) or error.name != stabilitysuite.__name__ or missing is None:
+        return ""
+    return f"\n{missing[1]}: {nearest(missing[1], stabilitysuite.__all__)}"

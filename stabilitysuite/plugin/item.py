@@ -65,7 +65,7 @@ class CaseItem(pytest.Item):
         suite = self.config.stash[SUITE]
         place = (self.nodeid.partition("::")[0], self.line)
         with suite.watching(self.case_id) as watch:
-            self.record, trouble = measure(self.case, self.case_id, place, suite.options, suite.store, watch)
+            self.record, trouble = measure(self.case, self.case_id, place, suite.options, suite.store, watch, self.path)
         row = Row.of(self.record, reproduce=self.command(self.record))
         self.user_properties += [(f"stability_{name}", value) for name, value in row.to_json().items()]
         if trouble is not None:

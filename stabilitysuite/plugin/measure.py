@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from stabilitysuite.claims.look import Spread
 from stabilitysuite.errors import DeclarationError, RecordError, StabilityError
 from stabilitysuite.plan import Plan, estimated_seconds
 from stabilitysuite.plugin.options import Options
+from stabilitysuite.plugin.warned import hand_on
 from stabilitysuite.plugin.words import quoted
 from stabilitysuite.record import Record, Status
 from stabilitysuite.settle import settle
@@ -27,6 +29,7 @@ from stabilitysuite.trace import Trace
 
 if TYPE_CHECKING:
     from stabilitysuite.lab.train import Progress
+    from stabilitysuite.lab.warned import Warned
 
 __all__ = ["Admission", "Watch", "admitted", "looks_of", "measure", "words"]
 
@@ -64,7 +67,13 @@ def looks_of(case: Case, options: Options) -> tuple[int, ...]:
 
 
 def measure(
-    case: Case, case_id: str, place: tuple[str, int], options: Options, store: Session, watch: Watch | None
+    case: Case,
+    case_id: str,
+    place: tuple[str, int],
+    options: Options,
+    store: Session,
+    watch: Watch | None,
+    path: Path,
 ) -> tuple[Record, BaseException | None]:
     """Run a case, judge it and write its record down, whatever happens.
 
@@ -75,6 +84,7 @@ def measure(
         options: The settings of the session.
         store: Where the record goes.
         watch: Shows where the run is, or ``None``.
+        path: The file that declares it.
 
     Returns:
         The record, and what went wrong where the case could not be judged.
@@ -85,15 +95,16 @@ def measure(
     hashes: dict[str, str] = {}
     trouble: BaseException | None = None
     admission, expected = Admission(), 0.0
-    store.started(case_id)
-    # Warnings of the user's training are kept by the lab; none of ours is the user's concern.
+    warned: list[Warned] = []
+    # Warnings of the training are noted by the lab; all others are none of the user's concern.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started, wall, cpu = _clocks()
         try:
+            store.started(case_id)  # before anything that may never come back
             from stabilitysuite.lab.environment import fingerprint, sources
 
-            train = _trainer(options, watch, traces)
+            train, once_more = (_trainer(options, watch, traces, warned) for _ in range(2))
             started, wall, cpu = _clocks()  # once more: the first import takes seconds that are not the case's
             surroundings = fingerprint(options.device, options.threads)
             admission = admitted(case, case_id, place[0], options, surroundings)
@@ -107,53 +118,62 @@ def measure(
                 seeds=options.seed or None,
                 control=options.controls,
                 spreads=admission.spreads,
-                again=admission.gates and not options.controls and not options.seed,
+                again=once_more if admission.gates and not options.controls and not options.seed else None,
             )
         except (KeyboardInterrupt, pytest.exit.Exception):
             raise
         except BaseException as error:  # noqa: BLE001 -- the caller raises it, after the record is written
             trouble = error
-        record = Record(
-            id=case_id,
-            case=case.to_json(),
-            digest=case.digest(),
-            sources=hashes,
-            control=options.controls,
-            status=_status(trouble),
-            findings=findings,
-            traces=tuple(traces),
-            message=words(trouble) if trouble else "",
-            environment=surroundings,
-            started=started,
-            seconds=time.perf_counter() - wall,
-            cpu_seconds=time.process_time() - cpu,
-            estimated_seconds=expected,
-            file=place[0],
-            line=place[1],
-            admission=admission.words,
-            gates=admission.gates,
-        )
-        try:
-            store.record(record)
-        except RecordError as error:  # the folder is full or gone: the case is an error, and has a row all the same
-            trouble = error
-            record = dataclasses.replace(record, status="error", findings=(), message=str(error))
+    refused = hand_on(warned, traces, path, place[1])
+    if refused is not None and trouble is None:
+        trouble, findings = refused, ()
+    record = Record(
+        id=case_id,
+        case=case.to_json(),
+        digest=case.digest(),
+        sources=hashes,
+        control=options.controls,
+        status=_status(trouble),
+        findings=findings,
+        traces=tuple(traces),
+        message=words(trouble) if trouble else "",
+        environment=surroundings,
+        started=started,
+        seconds=time.perf_counter() - wall,
+        cpu_seconds=time.process_time() - cpu,
+        estimated_seconds=expected,
+        file=place[0],
+        line=place[1],
+        admission=admission.words,
+        gates=admission.gates,
+    )
+    try:
+        store.record(record)
+    except RecordError as error:  # the folder is full or gone: the case is an error, and has a row all the same
+        trouble = error
+        record = dataclasses.replace(record, status="error", findings=(), message=str(error))
     return record, trouble
 
 
-def _trainer(options: Options, watch: Watch | None, traces: list[Trace]) -> Callable[[Plan], Sequence[Trace]]:
-    """What carries out the plans of a case, within one budget for all of them, and keeps what they left."""
+def _trainer(
+    options: Options, watch: Watch | None, traces: list[Trace], warned: list[Warned]
+) -> Callable[[Plan], Sequence[Trace]]:
+    """What carries out the plans of a case, within one budget from its first plan on, and keeps what they left."""
     from stabilitysuite.lab.train import run
 
-    ends = None if options.budget is None else time.monotonic() + options.budget
+    ends: float | None = None
 
     def train(decided: Plan) -> Sequence[Trace]:
+        nonlocal ends
+        if ends is None and options.budget is not None:
+            ends = time.monotonic() + options.budget
         found = run(
             decided.runs,
             device=options.device,
             threads=options.threads,
             budget=None if ends is None else ends - time.monotonic(),
             progress=watch(decided) if watch else None,
+            warned=warned.append,
         )
         traces.extend(found)
         return found

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from importlib.metadata import version
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -165,6 +169,21 @@ class Hooks:
         if fields:
             self.rows.setdefault(report.nodeid, []).append(Row.from_json(fields))
 
+    def pytest_keyboard_interrupt(self) -> None:
+        """From here on a second Ctrl-C ends the process at once: every record that was finished is on the disk."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._end_at_once)
+            self.suite.config.add_cleanup(_listen_to_ctrl_c_as_ever)
+
+    def _end_at_once(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        text = f"\ninterrupted twice: ended at once; the finished cases are in {self.suite.options.out}\n"
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
+        os._exit(pytest.ExitCode.INTERRUPTED)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """An item that was handed out and never came back, or a case that came twice, fails the session."""
@@ -202,13 +221,18 @@ class Hooks:
             terminalreporter.write_line(text)
 
     def _left_by_earlier_sessions(self) -> list[str]:
+        said: list[str] = []
         try:
-            left = unfinished(self.suite.options.out, but=self.suite.session)
-            for one in left:
+            for one in unfinished(self.suite.options.out, but=self.suite.session):
+                said.append(f"never finished: {one.id}, started {one.started} in session {one.session}")
                 self.suite.store.noted(one)
         except RecordError as error:
-            return [str(error)]
-        return [f"never finished: {one.id}, started {one.started} in session {one.session}" for one in left]
+            said.append(str(error))
+        return said
+
+
+def _listen_to_ctrl_c_as_ever() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _without_gate(rows: Sequence[Row]) -> list[str]:

@@ -29,6 +29,7 @@ class Suite:
     """
 
     def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.options = Options.of(config)
         handed: dict[str, Any] = getattr(config, "workerinput", {}).get("stability", {})
         self.session: str = handed.get("session") or _new_session()

@@ -29,13 +29,13 @@ _base = Case(
 FAKE_LAB = '''
 """A lab without torch: the learning rate of a run names its end."""
 
-import os, random, signal, sys, types
+import os, random, signal, sys, time, types
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.trace import Outcome, Reference, Series, Trace
 
 MEASURED = []
 
-def run(runs, *, device="cpu", threads=1, budget=None, progress=None):
+def run(runs, *, device="cpu", threads=1, budget=None, progress=None, warned=None):
     traces = []
     for index, one in enumerate(runs):
         lr = one.training.optimizer.lr
@@ -52,6 +52,10 @@ def run(runs, *, device="cpu", threads=1, budget=None, progress=None):
             raise KeyboardInterrupt
         if lr == 8:
             os.kill(os.getpid(), signal.SIGKILL)
+        if lr == 10:
+            with open("begun", "w") as pipe:
+                pipe.write("begun\\n")
+            time.sleep(1000)
         name = "converged" if lr == 1 or (lr == 3 and index) else "timeout" if lr == 6 else "stalled"
         value = 1.0 if name == "converged" else 2.0
         loss = Series(quantity="evaluated_loss", steps=(20,), labels=("",), values=((value,),))
@@ -79,7 +83,7 @@ class Project:
         pytester.makeini("[pytest]\n")
 
     def fake_lab(self) -> None:
-        """Let learning rates name the ends: 1 converges, 2 stalls, 3 stalls in one seed, 4 to 8 are trouble."""
+        """Let learning rates name the ends: 1 converges, 2 stalls, 3 stalls in one seed, 4 to 8 and 10 are trouble."""
         self.write("conftest.py", FAKE_LAB)
 
     def write(self, name: str, text: str) -> Path:

@@ -54,7 +54,8 @@ def outcomes(first: str, fresh: str = "") -> Callable[[str, int, int], Trace]:
 def settled(make: Callable[[str, int, int], Trace], **how: Any) -> tuple[Finding, list[tuple[str, int]]]:
     asked = how.pop("case", None) or case()
     lab = Lab(asked, make)
-    (found,) = settle(asked, lab, looks=LOOKS, **how)
+    again = lab if how.pop("again", False) else None
+    (found,) = settle(asked, lab, looks=LOOKS, again=again, **how)
     return found, lab.ran
 
 

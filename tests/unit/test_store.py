@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -155,7 +156,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, below: str) -> 
 def test_a_folder_that_vanished_is_named(tmp_path: Path) -> None:
     session = Session(tmp_path / "gone", "one", "main")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(RecordError, match=r"gone.*cannot be written: .*No such file"):
+    with pytest.raises(RecordError, match=r"cannot be written: No such file.*: .*gone.*; make room"):
         session.started("a")
 
 
@@ -168,7 +169,7 @@ def test_a_full_disk_is_named_and_leaves_no_half_line(tmp_path: Path, monkeypatc
     for before in ([], ["a"]):
         with monkeypatch.context() as patched:
             patched.setattr("stabilitysuite.store.os.fsync", full)
-            with pytest.raises(RecordError, match=r"cannot be written: .*No space left on device; make room"):
+            with pytest.raises(RecordError, match=r"cannot be written: No space left on device: .*; make room"):
                 session.record(record("lost"))
         assert [one.id for one in read(tmp_path)] == before
         session.record(record("a" if not before else "b"))
@@ -181,3 +182,25 @@ def test_what_json_cannot_hold_is_named_and_nothing_is_written(tmp_path: Path) -
         with pytest.raises(RecordError, match="a record line holds what JSON cannot"):
             session.record(record(environment=environment))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_process_that_nobody_waits_for_is_named(tmp_path: Path) -> None:
+    """It keeps its number, as in a container without an init."""
+    writer = start(tmp_path, "s1", "main", "a", "killed")
+    os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)
+    assert [one.id for one in unfinished(tmp_path)] == ["a"]
+    assert writer.wait(60) == -signal.SIGKILL
+
+
+def test_a_line_that_an_interrupt_cut_is_dropped_by_the_next_one(tmp_path: Path) -> None:
+    session = written(tmp_path)
+    whole = session.path.read_bytes()
+    session.path.write_bytes(whole + whole[-40:-1])
+    session.record(record("c"))
+    assert [one.id for one in read(tmp_path)] == ["a", "b", "c"]
+    session.path.write_bytes(b'{"kind": "sess')
+    session.started("d")
+    assert [line["kind"] for line in map(json.loads, session.path.read_text(encoding="utf-8").splitlines())] == [
+        "session",
+        "started",
+    ]

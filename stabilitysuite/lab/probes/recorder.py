@@ -166,8 +166,10 @@ class Recorder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if any(error):
+        if any(error):  # half a step: what was not reached must not read as NaN
             self._kept.clear()
+            for buffer in self._buffers.values():
+                buffer.waiting.clear()
         self.end()
         self._detach()
         self._hooks.clear()
