@@ -90,8 +90,8 @@ def where() -> str:
 def publish(name: str, text: str, *, page: Path = PAGE) -> None:
     """Put a printed table into its place on a page of docs/."""
     before = page.read_text(encoding="utf-8")
-    block = re.compile(rf"(?<=<!-- printed: {name} -->\n```\n).*?(?=\n```)", re.DOTALL)
-    fresh, count = block.subn(lambda _: text, before)
+    block = re.compile(rf"(<!-- printed: {name} -->\n```\n)(?:.*?\n)??(```\n)", re.DOTALL)
+    fresh, count = block.subn(lambda found: f"{found[1]}{text}\n{found[2]}", before)
     if count != 1:
         raise ValueError(f"docs/{page.name} has {count} places for {name!r}: there must be one")
     page.write_text(fresh, encoding="utf-8")

@@ -136,7 +136,7 @@ def real_rows(cases: int) -> list[Callable[[], list[str]]]:
             f"{100 * once.share('holds'):.1f}",
             f"{once.seeds:.2f}",
             f"{100 * twice.share('violated'):.1f}",
-            f"{100 * admitted:.2g}",
+            "< 0.01" if admitted < 1e-4 else f"{100 * admitted:.3g}",
         ]
 
     def loss(make: Callable[..., Frequencies], *, known: bool) -> Callable[..., Frequencies]:

@@ -44,6 +44,7 @@ __all__ = [
     "frequencies",
     "generator",
     "heap_ends",
+    "logistic",
     "number_lab",
     "order_case",
     "outcome_lab",
@@ -189,14 +190,15 @@ def rate_lab(source: Generator, trains: Callable[[Run], float]) -> Train:
     return train
 
 
+def logistic(run: Run, edge: float, width: float) -> float:
+    """Chance to train: it falls as a logistic curve in ln(learning rate), and is a half at the edge."""
+    assert isinstance(run.training.optimizer, Adam)
+    return float(1 / (1 + math.exp(min(700.0, math.log(run.training.optimizer.lr / edge) / width))))
+
+
 def edge_lab(source: Generator, edge: float, width: float) -> Train:
-    """Runs that train with a probability that falls as a logistic curve in ln(learning rate), a half at the edge."""
-
-    def trains(run: Run) -> float:
-        assert isinstance(run.training.optimizer, Adam)
-        return float(1 / (1 + math.exp(min(700.0, math.log(run.training.optimizer.lr / edge) / width))))
-
-    return rate_lab(source, trains)
+    """Runs that train up to a learning rate, more or less sharply."""
+    return rate_lab(source, lambda run: logistic(run, edge, width))
 
 
 def order_case(measure: Measure, **how: Any) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +10,6 @@ from typing import Literal
 
 from stabilitysuite.claims.finding import Verdict, short
 from stabilitysuite.stats.interval import Prior, mean_interval, outdone
-from stabilitysuite.stats.paired import sign_test
-from stabilitysuite.stats.sequential import ERROR
 
 __all__ = ["Decision", "decide", "distance", "held", "percentage", "range_words"]
 
@@ -52,16 +51,14 @@ def decide(
         high: Upper end, ``inf`` for none.
         confidence: Coverage of the interval.
         prior: The calibrated spread.
-        mixed: How the runs ended, where they did not all end alike. Their numbers are then of two kinds, a mean of
-            which says nothing: only all seeds on one side, and enough of them, decide (sign test).
+        mixed: How the runs ended, where they did not all end alike. Their numbers are then of two kinds, whose mean
+            may be that of neither: it decides only where every seed lies on its side.
     """
     broken = sum(not math.isfinite(value) for value in values)
     if broken:
         reason = f"not finite in {broken} of {len(values)} seeds"
         return Decision(verdict="violated", reason=reason, remedy="", centre=math.nan, interval=None, margin=None)
     centre = math.fsum(value / len(values) for value in values)
-    if mixed:
-        return _by_sign(values, low, high, mixed)
     interval = mean_interval(values, confidence=confidence, prior=prior)
     if interval is None:
         return Decision(
@@ -76,7 +73,7 @@ def decide(
     same = "; the same in every seed: exact, or the seeds change nothing" if interval[0] == interval[1] else ""
     wider = prior is not None and outdone(values, prior)
     own = f"; the seeds spread more than the {short(prior.deviation)} of calibration" if prior and wider else ""
-    return Decision(
+    found = Decision(
         verdict=verdict,
         reason=f"the {percentage(confidence)} interval over the seeds {where}{same}{own}",
         remedy="more seeds" if verdict == "undecided" else "",
@@ -84,23 +81,16 @@ def decide(
         interval=interval,
         margin=distance(interval, low, high),
     )
+    return _of_two_kinds(found, values, low, high, mixed) if mixed else found
 
 
-def _by_sign(values: Sequence[float], low: float, high: float, mixed: str) -> Decision:
-    inside = [low <= value <= high for value in values]
-    verdict: Verdict = "undecided"
-    for side, outcome in ((True, "holds"), (False, "violated")):
-        if all(one is side for one in inside) and sign_test([True] * len(values)) <= ERROR:
-            verdict = outcome  # type: ignore[assignment]
-    closest = min(min(value - low, high - value) for value in values)
-    return Decision(
-        verdict=verdict,
-        reason=f"the runs end differently ({mixed}), so no mean is taken: {sum(inside)} of {len(values)} seeds inside",
-        remedy="more seeds" if verdict == "undecided" else "",
-        centre=sorted(values)[len(values) // 2],
-        interval=None,
-        margin=closest if verdict != "violated" else max(min(value - low, high - value) for value in values),
-    )
+def _of_two_kinds(found: Decision, values: Sequence[float], low: float, high: float, mixed: str) -> Decision:
+    """The same, or undecided where the seeds of one kind lie inside and those of another outside."""
+    inside = sum(low <= value <= high for value in values)
+    told = f"the runs end differently ({mixed}): {inside} of {len(values)} seeds inside"
+    if found.verdict == ("holds" if inside == len(values) else "violated" if not inside else ""):
+        return dataclasses.replace(found, reason=f"{found.reason}; {told}")
+    return dataclasses.replace(found, verdict="undecided", reason=told, remedy="more seeds", margin=None)
 
 
 def held(interval: Interval, low: float, high: float) -> tuple[Verdict, str]:

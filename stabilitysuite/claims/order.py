@@ -35,8 +35,8 @@ class Order(Claim):
     Each seed is a pair, with the same initial weights wherever both variants have the parameter and the same batches.
     The t interval of the mean difference, of the logarithms where the number is a ratio, is held against the least
     effect that is claimed. A pair of which a number is not finite, or a run ended in another kind than most runs of
-    its variant, is not left out but counts against the claim; then the signs decide, and never more than the other
-    pairs do alone.
+    its variant, is not left out but counts against the claim; then the signs decide, and hold only what the other
+    pairs hold alone.
     """
 
     measure: Reading

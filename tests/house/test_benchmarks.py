@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,17 @@ def test_the_heaviest_case_is_found_and_trained_briefly() -> None:
 def test_each_table_has_its_place_on_the_page(name: str) -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- printed: {name} -->\n```\n") == 1
+
+
+@pytest.mark.parametrize("before", ["", "old\n", "old\n\nand older\n"])
+def test_a_table_takes_the_place_of_what_was_there(before: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    other = "<!-- printed: other -->\n```\nleft alone\n```\n"
+    page.write_text(f"# Page\n<!-- printed: one -->\n```\n{before}```\n{other}", encoding="utf-8")
+    measure.publish("one", "new", page=page)
+    assert page.read_text(encoding="utf-8") == f"# Page\n<!-- printed: one -->\n```\nnew\n```\n{other}"
+    with pytest.raises(ValueError, match=r"page\.md has 0 places for 'none'"):
+        measure.publish("none", "new", page=page)
 
 
 def test_a_line_is_found_and_its_deviation_told() -> None:
