@@ -27,7 +27,7 @@ deepnorm_200 = Case(
     model=_deepnorm(200, ffn=2),
     task=Markov(vocab=32, batch=8),
     optimizer=Adam(lr=1e-3),
-    steps=60,
+    steps=80,
     expect=converges(),
     control=dict(init=Xavier()),
 )
@@ -38,7 +38,7 @@ post_ln_200 = Case(
     model=Transformer(layers=200, width=32, ffn=2, norm="post"),
     task=Markov(vocab=32, batch=8),
     optimizer=Adam(lr=1e-3),
-    steps=60,
+    steps=80,
     expect=fails_to_train(),
     control=dict(norm="pre"),
 )
