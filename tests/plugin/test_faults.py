@@ -175,7 +175,7 @@ def _pid(text: str) -> str:
 
 def test_an_output_folder_that_cannot_be_made_is_refused(project: Project) -> None:
     project.cases("a = _base.but(says='a', lr=1.0)\n")
-    result = project.inside("--stability-out", "/proc/stability")
+    result = project.inside("--stability-out=/proc/stability")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["*--stability-out: the output folder /proc/stability cannot be used: *choose another*"]
