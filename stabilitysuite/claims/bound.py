@@ -7,13 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.claim import MeasureClaim
 from stabilitysuite.claims.ends import Decision, decide, range_words
 from stabilitysuite.claims.finding import Finding, short
 from stabilitysuite.claims.look import ONLY, Look
-from stabilitysuite.claims.reading import Measured, Reading
+from stabilitysuite.claims.reading import Measured
 from stabilitysuite.errors import DeclarationError
-from stabilitysuite.spec import Training
 from stabilitysuite.stats.interval import Prior
 from stabilitysuite.trace import Trace, mixed_ends
 
@@ -21,7 +20,7 @@ __all__ = ["Bound"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bound(Claim):
+class Bound(MeasureClaim):
     """A number lies in [low, high]; built by ``near``, ``between``, ``at_most`` and ``at_least``.
 
     The t interval of the mean over the seeds is held against the bounds, of the logarithm where the number is a
@@ -29,7 +28,6 @@ class Bound(Claim):
     the interval. A seed whose number is not finite is outside of every bound.
     """
 
-    measure: Reading
     low: float | None = None
     high: float | None = None
     published: float | None = None
@@ -52,18 +50,6 @@ class Bound(Claim):
         if self.high is None:
             return f"at least {short(self.low)}"
         return f"in [{short(self.low)}, {short(self.high)}]"
-
-    def quantities(self) -> frozenset[str]:
-        """What its measure reads."""
-        return self.measure.quantities()
-
-    def steps_read(self) -> frozenset[int]:
-        """Steps that its measure reads."""
-        return self.measure.steps_read()
-
-    def check(self, training: Training) -> None:
-        """What its measure can never have is refused."""
-        self.measure.check(training)
 
     def judge(
         self, arm: str, traces: Sequence[Trace], twins: Sequence[Trace], steps: int, look: Look = ONLY

@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from stabilitysuite.claims.finding import Finding
 from stabilitysuite.claims.look import ONLY, Look
+from stabilitysuite.claims.reading import Reading
+from stabilitysuite.errors import DeclarationError, nearest
 from stabilitysuite.spec import Spec, Training
 from stabilitysuite.trace import Trace
 
-__all__ = ["Claim"]
+__all__ = ["Claim", "MeasureClaim", "check_variants"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +106,34 @@ class Claim(Spec):
             look: At how many seeds it is looked, and what calibration knows.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureClaim(Claim):
+    """Base of the families that are about one measured number."""
+
+    measure: Reading
+
+    def quantities(self) -> frozenset[str]:
+        """What its measure reads."""
+        return self.measure.quantities()
+
+    def steps_read(self) -> frozenset[int]:
+        """Steps that its measure reads."""
+        return self.measure.steps_read()
+
+    def check(self, training: Training) -> None:
+        """What its measure can never have is refused."""
+        self.measure.check(training)
+
+
+def check_variants(below: str, above: str, variants: Sequence[str]) -> None:
+    """Refuse an order between variants that the case does not have.
+
+    Raises:
+        DeclarationError: It has none, or none of such a name; the message names the nearest.
+    """
+    for name in (below, above):
+        if name not in variants:
+            known = nearest(name, variants) if variants else "the case has no variants="
+            raise DeclarationError(f"ordered({below!r}, {above!r}): no variant {name!r}: {known}")

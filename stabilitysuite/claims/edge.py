@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.claim import Claim, check_variants
 from stabilitysuite.claims.ends import distance, held, percentage, range_words
 from stabilitysuite.claims.finding import Finding, Verdict, short
 from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.claims.outcome import converges
-from stabilitysuite.errors import DeclarationError, nearest
+from stabilitysuite.errors import DeclarationError
 from stabilitysuite.spec import Spec, Training
 from stabilitysuite.stats.edge import FACTOR, edge_interval
 from stabilitysuite.trace import Trace
@@ -91,10 +91,8 @@ class Edge(Claim):
         """An order needs the two variants that it names, and no claim a sweep of what it varies itself."""
         if "lr" in sweep:
             raise DeclarationError("learning_rate_edge tries rates by itself: leave out the sweep over lr")
-        for name in filter(None, (self.below, self.above)):
-            if name not in variants:
-                known = nearest(name, variants) if variants else "the case has no variants="
-                raise DeclarationError(f"ordered({self.below!r}, {self.above!r}): no variant {name!r}: {known}")
+        if self.above:
+            check_variants(self.below, self.above, variants)
 
     def quantities(self) -> frozenset[str]:
         """Outcomes come from the losses."""

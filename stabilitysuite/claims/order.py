@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.claim import MeasureClaim, check_variants
 from stabilitysuite.claims.ends import Decision, decide, range_words
 from stabilitysuite.claims.finding import Finding, short
 from stabilitysuite.claims.look import ONLY, Look
-from stabilitysuite.claims.reading import Reading
-from stabilitysuite.errors import DeclarationError, nearest
-from stabilitysuite.spec import Training
+from stabilitysuite.errors import DeclarationError
 from stabilitysuite.stats.paired import sign_test
 from stabilitysuite.stats.sequential import ERROR
 from stabilitysuite.trace import ON_THE_WAY, Trace
@@ -29,7 +27,7 @@ SPOILT_RATE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order(Claim):
+class Order(MeasureClaim):
     """A number is smaller in the variant ``below`` than in ``above``; built by ``ordered``.
 
     Each seed is a pair, with the same initial weights wherever both variants have the parameter and the same batches.
@@ -39,7 +37,6 @@ class Order(Claim):
     pairs hold alone.
     """
 
-    measure: Reading
     below: str
     above: str
     factor: float | None = None
@@ -81,22 +78,7 @@ class Order(Claim):
     def check_arms(self, variants: Sequence[str], sweep: Mapping[str, Sequence[object]]) -> None:
         """It needs the two variants that it names."""
         del sweep
-        for name in (self.below, self.above):
-            if name not in variants:
-                known = nearest(name, variants) if variants else "the case has no variants="
-                raise DeclarationError(f"ordered({self.below!r}, {self.above!r}): no variant {name!r}: {known}")
-
-    def quantities(self) -> frozenset[str]:
-        """What its measure reads."""
-        return self.measure.quantities()
-
-    def steps_read(self) -> frozenset[int]:
-        """Steps that its measure reads."""
-        return self.measure.steps_read()
-
-    def check(self, training: Training) -> None:
-        """What its measure can never have is refused."""
-        self.measure.check(training)
+        check_variants(self.below, self.above, variants)
 
     def judge_together(
         self, points: Mapping[str, object], arms: Mapping[str, Sequence[Trace]], look: Look = ONLY

@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stabilitysuite.claims.claim import Claim
+from stabilitysuite.claims.claim import MeasureClaim
 from stabilitysuite.claims.ends import decide, range_words
 from stabilitysuite.claims.finding import Finding, short
 from stabilitysuite.claims.look import ONLY, Look
-from stabilitysuite.claims.reading import Reading
 from stabilitysuite.errors import DeclarationError
-from stabilitysuite.spec import Training
 from stabilitysuite.stats.interval import mean_interval
 from stabilitysuite.stats.power_law import curvature, slope
 from stabilitysuite.trace import Trace
@@ -28,7 +26,7 @@ LEAST_SPAN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling(Claim):
+class Scaling(MeasureClaim):
     """A number grows along a sweep as its field to an exponent; built by ``scales_with``.
 
     A straight line is fitted to the logarithms within each seed, and the 99 % t interval of the seeds' slopes is
@@ -38,7 +36,6 @@ class Scaling(Claim):
     the lower and upper half.
     """
 
-    measure: Reading
     field: str
     exponent: float
     within: float
@@ -60,18 +57,6 @@ class Scaling(Claim):
         """It needs a sweep of its field over at least four positive numbers."""
         del variants
         _check_points(sweep, self.field)
-
-    def quantities(self) -> frozenset[str]:
-        """What its measure reads."""
-        return self.measure.quantities()
-
-    def steps_read(self) -> frozenset[int]:
-        """Steps that its measure reads."""
-        return self.measure.steps_read()
-
-    def check(self, training: Training) -> None:
-        """What its measure can never have is refused."""
-        self.measure.check(training)
 
     def judge_together(
         self, points: Mapping[str, object], arms: Mapping[str, Sequence[Trace]], look: Look = ONLY
