@@ -105,15 +105,16 @@ def confirmed(first: Finding, second: Finding) -> Finding:
     """
     if first.verdict == "holds":
         return first
-    before = f"{first.number}, {first.verdict}, on the first {len(first.seeds)} seeds"
+    number = (first.number.partition(" = ")[2] or first.number).partition(" (99 %")[0]
+    before = f"the {len(first.seeds)} seeds before gave {number}"
     if second.verdict == first.verdict:
         return dataclasses.replace(
             second,
-            reason=f"{second.reason}; run once more on fresh seeds: before it was {before}",
+            reason=f"{second.reason}; this is a second run, on fresh seeds, and {before}",
             before=first.verdict,
         )
     verdict = second.verdict if second.verdict == "holds" else "undecided"
-    reason = f"{second.reason}; these are fresh seeds, run because it was {before}"
+    reason = f"{second.reason}; this is a second run, on fresh seeds: {before}, {first.verdict}"
     if verdict == "undecided":
         reason += "; it is violated only where both runs say so"
     false_holds = second.false_holds

@@ -81,12 +81,22 @@ def test_seeds_are_added_only_where_they_could_decide(first: str, verdict: str, 
 @pytest.mark.parametrize(
     ("first", "fresh", "verdict", "words"),
     [
-        ("sss", "sss", "violated", "run once more on fresh seeds: before it was 0 of 3 seeds"),
-        ("sss", "ccc", "holds", "these are fresh seeds, run because it was 0 of 3 seeds"),
+        (
+            "sss",
+            "sss",
+            "violated",
+            "this is a second run, on fresh seeds, and the 3 seeds before gave 0 of 3 seeds (3 stalled)",
+        ),
+        ("sss", "ccc", "holds", "this is a second run, on fresh seeds: the 3 seeds before gave 0 of 3 seeds"),
         ("sss", "sccccccc", "undecided", "violated only where both runs say so"),
         ("sccccccc", "sss", "undecided", "violated only where both runs say so"),
-        ("sccccccc", "sccccccc", "undecided", "before it was 7 of 8 seeds"),
-        ("sccccccc", "ccc", "holds", "run because it was 7 of 8 seeds"),
+        ("sccccccc", "sccccccc", "undecided", "the 8 seeds before gave 7 of 8 seeds"),
+        (
+            "sccccccc",
+            "ccc",
+            "holds",
+            "the 8 seeds before gave 7 of 8 seeds (7 converged, 1 stalled), worst progress 0, undecided",
+        ),
     ],
 )
 def test_what_does_not_hold_is_run_once_more(first: str, fresh: str, verdict: str, words: str) -> None:
