@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,6 +19,8 @@ __all__ = ["AdmissionRow", "admission_table", "sight_table"]
 
 HEADER = ("calibration", "case", "wrong side", "changed rate", "spread", "seconds")
 SIGHT_HEADER = ("case", "claim", "expected", "sees", "false alarms")
+CLAIM = 48
+"""Columns of a claim's words: a ratio of two numbers has three times as many."""
 RARE = 1e-4
 """Probability below which a number says no more than that it is rare."""
 
@@ -72,6 +75,7 @@ class AdmissionRow:
 
 def _sight_cells(seen: Sight) -> tuple[str, ...]:
     claim = one_line(f"[{seen.arm}] {seen.claim}" if seen.arm else seen.claim)
+    claim = textwrap.shorten(claim, CLAIM, placeholder=" …")
     expected = "-" if seen.expected is None else f"{short(seen.expected[0])} to {short(seen.expected[1])}"
     sees = "-"
     if seen.sees is not None:
