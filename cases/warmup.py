@@ -31,7 +31,7 @@ gradient_falls_cold = post_ln_cold.but(
     says="without warmup the first layer's gradient falls to less than a thirtieth within 20 steps",
     lr=1.8e-3,
     steps=21,
-    seeds=8,
+    seeds=16,  # the fall differs by factors from seed to seed, and the control lies three times above the bound
     expect=_fall.at_most(1 / 30),
     control=dict(warmup=200),
 )
