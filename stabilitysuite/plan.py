@@ -11,7 +11,7 @@ from typing import Any
 from stabilitysuite.case import Case
 from stabilitysuite.claims.edge import AT_RATE
 from stabilitysuite.quantity import QUANTITIES
-from stabilitysuite.spec import GAU, Run, Spec, Training, Transformer
+from stabilitysuite.spec import GAU, KnownTask, Run, Spec, Training, Transformer
 from stabilitysuite.stats.edge import FACTOR
 
 __all__ = ["TWIN", "Plan", "at_rate", "estimated_seconds", "gate_seeds", "plan", "plan_rates"]
@@ -129,6 +129,8 @@ class _Scaled:
         return made
 
 
+EVALUATED = 11 * 64
+"""Sequences that the evaluations of a run go through, at a third of the cost of a training step."""
 EXPLORED = 6
 """Rates that an edge takes, about."""
 
@@ -149,12 +151,15 @@ def estimated_seconds(case: Case, *, seeds: int | None = None) -> float:
     many = case.looks()[0] if seeds is None else seeds
     for run in plan(case, seeds=(0,)).runs:
         model, task = run.training.model, run.training.task
-        tokens = getattr(task, "batch", 16) * getattr(task, "length", getattr(task, "tokens", 32))
+        length = getattr(task, "length", getattr(task, "tokens", 32))
+        tokens = getattr(task, "batch", 16) * length
+        steps = max(run.training.steps, 1)
+        evaluated = EVALUATED * length / 3 if isinstance(task, KnownTask) else 0
         layers, width = getattr(model, "layers", 6), getattr(model, "width", 64)
         matrices = 3 * model.expansion if isinstance(model, GAU) else 4 + 2 * getattr(model, "ffn", 4)
         passes = 1 if isinstance(model, Transformer | GAU) else many
         calls = 1e-3 * passes + 0.35e-3 * many
-        arithmetic = 53e-12 * matrices * width**2 * tokens * many
-        seconds += max(run.training.steps, 1) * max(layers, 1) * (calls + arithmetic)
+        arithmetic = 53e-12 * matrices * width**2 * many
+        seconds += max(layers, 1) * (steps * calls + (steps * tokens + evaluated) * arithmetic)
     explores = any(claim.explores() for claim in case.claims)
     return seconds * EXPLORED if explores else seconds
