@@ -210,13 +210,13 @@ class Checks:
         left = self.until - time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "pytest", "--stability", "-q", "-n", "2", "-p", "no:cacheprovider"]
-            command += ["--stability-device", self.device, "--stability-out", folder]
+            command += ["--stability-device", self.device, f"--stability-out={folder}"]
             started = time.perf_counter()
             try:
                 ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=left)
             except subprocess.TimeoutExpired:
                 return {"passed": None, "not_checked": f"it was not done after {left:.0f} s"}
-        last = ran.stdout.strip().rpartition("\n")[2]
+        last = (ran.stdout.strip() or ran.stderr.strip()).rpartition("\n")[2]
         seconds = time.perf_counter() - started
         return {"passed": ran.returncode == 0, "seconds": seconds, "exit_status": ran.returncode, "said": last}
 
