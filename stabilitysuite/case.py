@@ -221,7 +221,7 @@ class Case(metaclass=Declared):
             for name, changes in self.variants.items():
                 if not isinstance(changes, Mapping):
                     raise DeclarationError(f"variant {name!r} takes a mapping from fields to values, not {changes!r}")
-                if not name or "|" in name:
+                if not isinstance(name, str) or not name or "|" in name:
                     raise DeclarationError(f"{name!r} cannot name a variant: take a word without '|'")
             frozen = {name: MappingProxyType(dict(changes)) for name, changes in self.variants.items()}
             object.__setattr__(self, "variants", MappingProxyType(frozen))

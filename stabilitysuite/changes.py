@@ -65,6 +65,7 @@ def _find(training: Training, name: str, what: str, also: Iterable[str]) -> tupl
         places = inner | places
     if name not in places:
         known = {item.name for item in dataclasses.fields(Training)} | set(places) | set(also)
+        known.discard(name)  # of a task or model that is not this one's
         raise DeclarationError(f"{what}: no field {name!r} to change: {nearest(name, known)}")
     return places[name]
 

@@ -69,7 +69,7 @@ def report(folder: Path) -> None:
     """Print the table of the newest session in FOLDER (default: stability-results)."""
     from stabilitysuite.errors import RecordError
     from stabilitysuite.report.row import Row
-    from stabilitysuite.report.terminal import table
+    from stabilitysuite.report.terminal import run_again, table
     from stabilitysuite.store import newest, read, unfinished
 
     try:
@@ -78,7 +78,9 @@ def report(folder: Path) -> None:
     except RecordError as error:
         raise click.ClickException(str(error)) from error
     columns = shutil.get_terminal_size((100, 24)).columns
-    _say(table([Row.of(record) for record in records], width=columns))
+    rows = [Row.of(record) for record in records]
+    _say(table(rows, width=columns))
+    _say(run_again(rows))
     _say(f"never finished: {one.id}, started {one.started} in session {one.session}" for one in left)
 
 

@@ -11,8 +11,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from stabilitysuite.case import Case
-from stabilitysuite.claims.finding import Finding
+from stabilitysuite.claims.finding import Finding, worst
 from stabilitysuite.claims.look import Look, Spread
+from stabilitysuite.errors import MeasurementError, StabilityError
 from stabilitysuite.judge import judge
 from stabilitysuite.plan import Plan, gate_seeds, plan, plan_rates
 from stabilitysuite.stats.edge import next_rung
@@ -56,11 +57,20 @@ def settle(
     look = Look(sizes=tuple(looks), spreads=spreads or {})
     chosen = gate_seeds(case, looks[-1]) if seeds is None else tuple(seeds)
     first = _stage(case, train, look, chosen, control)
-    if again is None or all(one.verdict == "holds" for one in first):
+    exact = {claim.words() for claim in case.claims if claim.exact()}
+    if again is None or all(one.verdict == "holds" or one.claim in exact for one in first):
         return first
     fresh = gate_seeds(case, looks[-1], purpose=SECOND)
-    second = _stage(case, again, look, fresh, control)
-    return tuple(confirmed(one, other) for one, other in zip(first, second, strict=True))
+    try:
+        second = _stage(case, again, look, fresh, control)
+    except Exception as error:
+        before = worst(first)
+        kind = "" if isinstance(error, StabilityError) else f"{type(error).__name__}: "
+        raise MeasurementError(
+            f"{kind}{error}; this was the second run, on fresh seeds: the first was {before.verdict}, {before.number}"
+        ) from error
+    pairs = zip(first, second, strict=True)
+    return tuple(one if one.claim in exact else confirmed(one, other) for one, other in pairs)
 
 
 def _stage(case: Case, train: Train, look: Look, seeds: Sequence[int], control: bool) -> tuple[Finding, ...]:

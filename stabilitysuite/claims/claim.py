@@ -58,6 +58,10 @@ class Claim(Spec):
         """Whether its errors are what it says also for runs near an edge, so that it needs no calibration."""
         return False
 
+    def exact(self) -> bool:
+        """Whether one counter-example is enough, so that no second run can take it back."""
+        return False
+
     def needs_twin(self) -> bool:
         """Whether it is judged beside the control as a twin that must train."""
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.claims.outcome import converges
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.spec import Spec, Training
-from stabilitysuite.stats.edge import FACTOR, edge_interval
+from stabilitysuite.stats.edge import FACTOR, edge_interval, next_rung
 from stabilitysuite.trace import Trace
 
 __all__ = ["AT_RATE", "Edge", "EdgeMeasure", "learning_rate_edge", "rungs_of"]
@@ -42,7 +43,9 @@ class Edge(Claim):
     published: float | None = None
 
     def _check(self) -> None:
-        if self.above:
+        if self.above or self.below:
+            if not (self.above and self.below) or self.above == self.below:
+                raise DeclarationError(f"ordered({self.below!r}, {self.above!r}): name two variants")
             if self.factor <= 1:
                 raise DeclarationError(f"factor={self.factor!r}: what is larger is so by a factor above 1, such as 2")
             return
@@ -114,7 +117,8 @@ class Edge(Claim):
         centre, interval = _edge(traces, look.confidence)
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
-        told = range_words(interval, _shares(traces), confidence=look.confidence)
+        known = None if math.isnan(centre) else interval
+        told = range_words(known, _shares(traces), confidence=look.confidence)
         return self._finding(
             arm, traces, centre, interval, (low, high), f"learning_rate_edge = {short(centre)}{told}", look
         )
@@ -127,8 +131,10 @@ class Edge(Claim):
         (small, lower), (large, upper) = (_edge(arms[name], look.confidence) for name in (self.below, self.above))
         ratio = _ratio(large, small)
         interval = _ratio(upper[0], lower[1]), _ratio(upper[1], lower[0])
+        if math.isnan(large) and not math.isnan(small):  # what should have the larger edge trains nowhere
+            ratio, interval = math.nan, (math.nan, 0.0)
         number = f"ratio {self.above} to {self.below} = {short(ratio)} (edges {short(large)} and {short(small)})"
-        number += range_words(interval, confidence=look.confidence)
+        number += range_words(None if math.isnan(ratio) else interval, confidence=look.confidence)
         both = [*arms[self.below], *arms[self.above]]
         return self._finding("", both, ratio, interval, (self.factor, math.inf), number, look)
 
@@ -142,8 +148,7 @@ class Edge(Claim):
         number: str,
         look: Look,
     ) -> Finding:
-        verdict: Verdict
-        verdict, where = held(interval, *ends) if not math.isnan(value) else ("undecided", "says nothing")
+        verdict, reason = self._held(interval, ends, look, searched=_searched(traces))
         logs = tuple(_log(end) for end in (*interval, *ends))
         gap = distance((logs[0], logs[1]), logs[2], logs[3])
         return Finding(
@@ -152,19 +157,33 @@ class Edge(Claim):
             verdict=verdict,
             number=number,
             value=value,
-            interval=interval,
+            interval=None if any(map(math.isnan, interval)) else interval,
             threshold=self._wanted(),
             margin=math.exp(gap) if math.isfinite(gap) else None,
             margin_unit="factor",
             seeds=tuple(dict.fromkeys(trace.seed for trace in traces)),
             values=(),
-            reason=f"the {percentage(look.confidence)} interval of the edge {where}",
+            reason=reason,
             resolution=math.sqrt(_ratio(interval[1], interval[0]))
             if 0 < interval[0] <= interval[1] < math.inf
             else None,
-            remedy="more seeds" if verdict == "undecided" else "",
+            remedy="" if verdict != "undecided" else "more steps" if math.isnan(value) else "more seeds",
             published=self.published,
         )
+
+    def _held(
+        self, interval: tuple[float, float], ends: tuple[float, float], look: Look, *, searched: bool
+    ) -> tuple[Verdict, str]:
+        """Where nothing trains there is no edge: what wants a large one is violated, all else cannot be decided."""
+        low, high = interval
+        what = "ratio" if self.above else "edge"
+        if not math.isnan(low) and not math.isnan(high):
+            verdict, where = held(interval, *ends)
+            return verdict, f"the {percentage(look.confidence)} interval of the {what} {where}"
+        missing = "one of the two variants" if self.above else "it"
+        reason = f"no rate of the ladder, 1/87 to 87 times the declared one, trains {missing} within the steps"
+        wanted = searched and (self.low is not None or (self.above != "" and high == 0))
+        return ("violated" if wanted else "undecided"), reason
 
 
 def rungs_of(rate: float, traces: Sequence[Trace]) -> dict[int, tuple[int, int]]:
@@ -187,19 +206,31 @@ def _edge(traces: Sequence[Trace], confidence: float) -> tuple[float, tuple[floa
     return _at(start, centre), (_at(start, low), _at(start, high))
 
 
+def _searched(traces: Sequence[Trace]) -> bool:
+    """Whether the whole ladder was tried in each arm."""
+    arms: dict[str, list[Trace]] = {}
+    for trace in traces:
+        arms.setdefault(trace.arm.rpartition(AT_RATE)[0], []).append(trace)
+    return all(next_rung(rungs_of(_rate(own[0]), own)) is None for own in arms.values())
+
+
 def _at(start: float, rung: float) -> float:
-    if math.isinf(rung):
-        return math.inf if rung > 0 else 0.0
+    if math.isinf(rung) or math.isnan(rung):
+        return rung
     return float(start * FACTOR**rung)
 
 
 def _ratio(above: float, below: float) -> float:
+    if math.isnan(above) or math.isnan(below):
+        return math.nan
     if above == below == 0 or (math.isinf(above) and math.isinf(below)):
         return math.nan
     return above / below if below > 0 else math.inf
 
 
 def _log(value: float) -> float:
+    if math.isnan(value):
+        return math.nan
     return math.log(value) if 0 < value < math.inf else -math.inf if value <= 0 else math.inf
 
 
@@ -210,7 +241,10 @@ def _shares(traces: Sequence[Trace]) -> str:
         trained, count = counted.get(_rate(trace), (0, 0))
         counted[_rate(trace)] = trained + (trace.outcome.name == "converged"), count + 1
     shown = sorted(counted.items())
-    return ", ".join(f"{trained}/{count} at {rate:.3g}" for rate, (trained, count) in shown)
+    others = Counter(trace.outcome.name for trace in traces if trace.outcome.name != "converged")
+    failed = ", ".join(f"{count} {name}" for name, count in others.most_common())
+    shares = ", ".join(f"{trained}/{count} at {rate:.3g}" for rate, (trained, count) in shown)
+    return f"{shares}; {failed}" if failed else shares
 
 
 @dataclass(frozen=True)

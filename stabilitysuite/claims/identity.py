@@ -40,6 +40,10 @@ class Identity(Claim):
         """There is no spread to calibrate."""
         return True
 
+    def exact(self) -> bool:
+        """It is no matter of chance."""
+        return True
+
     def quantities(self) -> frozenset[str]:
         """The difference is what the case names as its loss."""
         return DIFFERENCE.quantities()

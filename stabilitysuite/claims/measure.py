@@ -79,6 +79,9 @@ class Measure(Reading):
             within: Allowed deviation as a share of ``value``, such as 0.2 for 20 %.
             published: The source's figure, where it is another one.
         """
+        for name, given in (("value", value), ("within", within)):
+            if isinstance(given, bool) or not isinstance(given, int | float):
+                raise DeclarationError(f"near: {name} must be a number, not {given!r}")
         if within <= 0:
             raise DeclarationError(f"within={within!r}: a deviation of zero can never be shown, allow a positive share")
         ends = sorted((value * (1 - within), value * (1 + within)))

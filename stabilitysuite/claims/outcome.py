@@ -34,6 +34,8 @@ DECLARED_SIDE: dict[Side, tuple[str, ...]] = {
 
 EVERY = 8
 """Seeds between two looks at a rate."""
+MOST_RATE, LEAST_GAP = 0.999, 0.01
+"""Largest rate, and least distance from the other one, that as many seeds as one has could show."""
 ADMITTED_RATE = 0.05
 """Share of seeds on the wrong side that an admitted case may have; more than this explains is a violation."""
 
@@ -61,6 +63,10 @@ class Ends(Claim):
         self._require(0 < self.rate < 1, "rate must be in (0, 1): leave it out for every seed")
         if self.against is not None:
             self._require(0 < self.against < self.rate, "against must be below rate: what would be a violation")
+        near = self.rate > MOST_RATE or (self.against is not None and self.rate - self.against < LEAST_GAP)
+        self._require(
+            not near, f"a rate above {MOST_RATE}, or nearer than {LEAST_GAP} to against, takes thousands of seeds"
+        )
 
     @property
     def horizon(self) -> int:  # type: ignore[override]

@@ -162,6 +162,10 @@ class Reading(Spec):
         return found[0] if len(found) == 1 else _reduced(found, str(self.where))
 
 
+SPIKES_FROM = 20
+"""Steps that a spike needs before it."""
+
+
 def _refused(quantity: str, training: Training) -> str:
     """Why a training cannot have a quantity; empty where it can."""
     model = training.model
@@ -171,6 +175,8 @@ def _refused(quantity: str, training: Training) -> str:
         return "needs a task with known losses, such as Markov()"
     if quantity == "steps_to_converge" and not known and training.target is None:
         return "needs a task with known losses, such as Markov(), or target="
+    if quantity == "spikes" and training.steps <= SPIKES_FROM:
+        return f"looks at steps after the first {SPIKES_FROM}, but steps={training.steps}"
     if quantity == "shortcut_weight" and (zoo is None or zoo.norm != "post"):
         return "is of a zoo model with norm='post': other streams are not divided"
     if quantity.startswith("attention_"):

@@ -96,7 +96,18 @@ class Subject:
     def undisturbed(self) -> Iterator[None]:
         """Inside, the modules are in evaluation mode; what a pass draws or counts is as before afterwards."""
         modes = [(module, module.training) for module in self.module.modules()]
-        buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
+        # by name, as a module may put a new tensor into the place of its buffer
+        buffers = [
+            (module, name, buffer, buffer.clone())
+            for module in self.module.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+        weights = [
+            (weight, weight._version, weight.detach().clone())
+            for weight in self.module.parameters()
+            if not self.batched
+        ]
         with preserved():
             try:
                 self.module.eval()
@@ -105,8 +116,12 @@ class Subject:
                 for module, training in modes:
                     module.training = training
                 with torch.no_grad():
-                    for buffer, before in buffers:
+                    for module, name, buffer, before in buffers:
                         buffer.copy_(before)
+                        module._buffers[name] = buffer
+                    for weight, version, before in weights:
+                        if weight._version != version:  # a forward pass that writes into its weights
+                            weight.copy_(before)
 
     def remarks(self) -> list[str]:
         """What a person should know of the data."""

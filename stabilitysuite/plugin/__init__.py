@@ -53,7 +53,7 @@ SETTINGS = (
     Setting("seed", int, "SEED", "Run every case on this seed only; may be repeated", many=True),
     Setting("device", str, "DEVICE", "Where to train: cpu (default), cuda or cuda:N"),
     Setting("threads", int, "N", "torch threads of each process (default: 1)"),
-    Setting("budget", float, "SECONDS", "Wall-clock seconds that one case may take (default: no limit)"),
+    Setting("budget", float, "SECONDS", "Wall-clock seconds that one run of a case may take (default: no limit)"),
     Setting("out", str, "DIR", "Folder of the records, relative to rootdir (default: stability-results)"),
     Setting("undecided", str, "POLICY", "What an undecided case is: neutral (default) or fail"),
     Setting("controls", bool, "", "Run each case's control in its place: it passes when it is caught"),

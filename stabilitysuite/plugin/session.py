@@ -28,7 +28,7 @@ from stabilitysuite.plugin.progress import progress_line
 from stabilitysuite.plugin.suite import SUITE, Suite
 from stabilitysuite.plugin.workers import Controller, spread
 from stabilitysuite.report.row import Row
-from stabilitysuite.report.terminal import styled_table
+from stabilitysuite.report.terminal import run_again, styled_table
 from stabilitysuite.store import unfinished
 
 __all__ = ["start"]
@@ -207,8 +207,7 @@ class Hooks:
         if rows:
             for line in styled_table(rows, width=config.get_terminal_writer().fullwidth):
                 terminalreporter.write_line(line.text, **({line.style: True} if line.style else {}))
-        again = [f"run once more: {row.id}, {row.again}" for row in rows if row.again]
-        for text in (*_without_gate(rows), *again, *self.amiss, *left):
+        for text in (*_without_gate(rows), *run_again(rows), *self.amiss, *left):
             terminalreporter.write_line(text, yellow=True)
         terminalreporter.write_line(f"records: {self.suite.options.out}")
 

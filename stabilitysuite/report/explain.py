@@ -25,6 +25,8 @@ LABEL = 10
 MOST_FINDINGS = 4
 MOST_SEEDS = 5
 """More seeds than these are counted in place of a line each."""
+MOST_ARMS = 12
+"""More arms than these are counted."""
 MOST_VALUES = 20
 """More values than these are summed up."""
 
@@ -118,7 +120,7 @@ def _margin(finding: Finding) -> list[str]:
     parts = [finding.margin_words() if finding.margin is not None else "none, there is no number to take it from"]
     if finding.interval is not None and "interval" not in finding.number:
         parts.append(f"interval {short(finding.interval[0])} to {short(finding.interval[1])}")
-    if finding.resolution is not None:
+    if finding.resolution:
         words = f"x{short(finding.resolution)}" if finding.margin_unit == "factor" else short(finding.resolution)
         parts.append(f"a change by {words} could have been seen")
     if finding.published is not None:
@@ -159,6 +161,8 @@ def _caused(record: Record, deciding: Finding) -> list[str]:
 def _seeds(record: Record, deciding: Finding) -> list[str]:
     """How each seed of the deciding finding ended and its number; counted where there are many."""
     ends = {trace.seed: trace.outcome for trace in record.traces if trace.arm == deciding.arm}
+    if not ends and any(trace.seed in deciding.seeds for trace in record.traces):
+        return _arms(record, deciding)
     rows = [
         (str(seed), _end(ends.get(seed)), short(value)) for seed, value in zip_longest(deciding.seeds, deciding.values)
     ]
@@ -175,6 +179,19 @@ def _seeds(record: Record, deciding: Finding) -> list[str]:
     unit = next((word for word in ("progress ", "loss ") if word in deciding.number), "")
     lines = [f"{seed:<{widths[0]}}  {end:<{widths[1]}}  {unit}{value}" for seed, end, value in rows]
     return _labelled("seeds", lines) + _twins(record, deciding)
+
+
+def _arms(record: Record, deciding: Finding) -> list[str]:
+    """How the runs of each arm ended, where a finding is about several."""
+    seeds = set(deciding.seeds)
+    arms = dict.fromkeys(trace.arm for trace in record.traces)
+    lines = []
+    for arm in arms:
+        counted = _counted([trace for trace in record.traces if trace.arm == arm and trace.seed in seeds])
+        lines += [f"{arm}: {', '.join(counted)}"] if counted else []
+    rest = [f"and {len(lines) - MOST_ARMS} more"] if len(lines) > MOST_ARMS else []
+    values = [" ".join(map(short, deciding.values))] if deciding.values else []
+    return _labelled("runs", [*lines[:MOST_ARMS], *rest]) + _labelled("values", values)
 
 
 def _twins(record: Record, deciding: Finding) -> list[str]:

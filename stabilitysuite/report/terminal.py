@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from stabilitysuite.report.row import Row, rank, tally
 
-__all__ = ["Line", "Style", "shortened", "style_of", "styled_table", "table"]
+__all__ = ["Line", "Style", "run_again", "shortened", "style_of", "styled_table", "table"]
 
 Style = Literal["red", "yellow", "green", ""]
 
@@ -126,6 +126,11 @@ def _layout(rows: Sequence[Row], width: int) -> _Layout:
         case = min(case, max(left - FIGURE, left // 2, left - number))
         number = left - case
     return _Layout(verdict, case, number, margin, seeds, seconds)
+
+
+def run_again(rows: Sequence[Row]) -> list[str]:
+    """A line for each case that was run once more on fresh seeds, with what both runs said."""
+    return [f"run once more: {row.id}, {row.again}" for row in rows if row.again]
 
 
 # ------------------------------------------------------------------------------------------------- shortening

@@ -26,23 +26,27 @@ Seen = Mapping[int, tuple[int, int]]
 def next_rung(seen: Seen) -> int | None:
     """The rung to try next; ``None`` where the edge lies between two neighbours, or beyond the ladder.
 
-    Strides away from rung 0 until both sides are seen, then bisects.
+    Strides away from rung 0, both ways until one trains: a rate may fail because it is too large, or because it is too
+    small for the steps. From the highest one that trains it goes up until one fails, and bisects.
     """
-    if 0 not in seen:
-        return 0
     trains = [rung for rung, counts in seen.items() if _half(counts)]
-    fails = [rung for rung, counts in seen.items() if not _half(counts)]
-    if not fails or not trains:
-        reached = max(trains) if trains else min(fails)
-        if abs(reached) >= RUNGS:
-            return None
-        further = min(RUNGS, max(STRIDE, 2 * abs(reached)))
-        return further if trains else -further
-    upper = min(fails)
-    lower = max((rung for rung in trains if rung < upper), default=None)
-    if lower is None:  # what fails lies below what trains: the lowest failure hides the edge, look below it
-        return None if upper <= -RUNGS else max(-RUNGS, upper - STRIDE)
+    if not trains:
+        return next((rung for rung in _outward() if rung not in seen), None)
+    lower = max(trains)
+    upper = min((rung for rung in seen if rung > lower), default=None)
+    if upper is None:
+        return None if lower >= RUNGS else min(RUNGS, lower + max(STRIDE, abs(lower)))
     return None if upper - lower <= 1 else (lower + upper) // 2
+
+
+def _outward() -> tuple[int, ...]:
+    """Rungs to try while none trains: smaller rates first, as those that are too large are more common."""
+    strides = []
+    stride = STRIDE
+    while stride < RUNGS:
+        strides.append(stride)
+        stride *= 2
+    return (0, *(rung for stride in (*strides, RUNGS) for rung in (-stride, stride)))
 
 
 def _half(counts: tuple[int, int]) -> bool:
@@ -56,13 +60,20 @@ def edge_interval(seen: Seen, *, confidence: float) -> tuple[float, tuple[float,
     ``WIDTHS``: the posterior's median and central interval, widened to the two neighbours between which the edge
     lies. A fit by maximum likelihood has no finite width where each rung is all or nothing, which is the usual case.
 
+    What fails below the lowest rung that trains is too slow, not beyond the edge, and takes no part.
+
     Args:
         seen: What each rung showed.
         confidence: Mass of the interval.
 
     Returns:
-        Centre and interval; an end is infinite where the ladder ends before the edge.
+        Centre and interval; an end is infinite where the ladder ends before the edge, and all are NaN where no rung
+        trains: there is then no edge.
     """
+    slowest = min((rung for rung, counts in seen.items() if _half(counts)), default=None)
+    if slowest is None:
+        return math.nan, (math.nan, math.nan)
+    seen = {rung: counts for rung, counts in seen.items() if rung >= slowest}
     step = math.log(FACTOR)
     low, high = -RUNGS - STRIDE, RUNGS + STRIDE
     places = [low + (high - low) * index / (POINTS - 1) for index in range(POINTS)]
@@ -94,8 +105,6 @@ def edge_interval(seen: Seen, *, confidence: float) -> tuple[float, tuple[float,
         below, above = min(below, lower), max(above, upper)
     if all(_half(counts) for counts in seen.values()):
         above = centre = math.inf
-    if not any(_half(counts) for counts in seen.values()):
-        below = centre = -math.inf
     return centre, (below, above)
 
 

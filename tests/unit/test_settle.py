@@ -7,9 +7,11 @@ import pytest
 
 from stabilitysuite.case import LOOKS, Case
 from stabilitysuite.claims.finding import Finding, again_words
+from stabilitysuite.claims.identity import identity
 from stabilitysuite.claims.look import Spread
 from stabilitysuite.claims.measure import gradient_norm
 from stabilitysuite.claims.outcome import converges
+from stabilitysuite.errors import MeasurementError
 from stabilitysuite.plan import Plan, gate_seeds
 from stabilitysuite.settle import SECOND, settle
 from stabilitysuite.spec import Markov, Transformer
@@ -147,3 +149,38 @@ def test_named_seeds_are_taken_as_they_are() -> None:
 
     settle(case(), train, looks=(2,), seeds=(7, 9))
     assert seen == [7, 9]
+
+
+def test_a_second_run_that_fails_says_what_the_first_one_found() -> None:
+    calls = []
+
+    def train(plan: Plan) -> Sequence[Trace]:
+        calls.append(plan)
+        if len(calls) > 1:
+            raise ValueError("no luck")
+        return [ends("stalled", seed=run.seed) for run in plan.runs]
+
+    with pytest.raises(MeasurementError, match=r"ValueError: no luck; this was the second.* the first was violated"):
+        settle(case(), train, looks=LOOKS, again=train)
+
+
+def test_a_counter_example_is_not_taken_back() -> None:
+    exact = Case(
+        says="it is zero",
+        model=lambda: None,
+        data=lambda seed: [0],
+        loss=lambda model, batch: 0,
+        precision="float64",
+        expect=identity(),
+    )
+    ran = []
+
+    def train(plan: Plan) -> Sequence[Trace]:
+        ran.append(plan)
+        return [
+            trace(("initialised", 0), seed=run.seed, kept=[series("training_loss", {0: [float(index == 3)]})])
+            for index, run in enumerate(plan.runs)
+        ]
+
+    (found,) = settle(exact, train, looks=exact.looks(), again=train)
+    assert (found.verdict, found.before, len(ran)) == ("violated", None, 1)

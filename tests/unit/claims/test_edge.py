@@ -90,12 +90,45 @@ def test_a_soft_edge_has_a_wider_interval() -> None:
     assert soft.interval[1] / soft.interval[0] > hard.interval[1] / hard.interval[0]
 
 
-@pytest.mark.parametrize(("trains", "words"), [(True, "inf"), (False, "0")])
-def test_an_edge_beyond_the_ladder_is_said_to_be_there(trains: bool, words: str) -> None:
-    found, ran = settled(case(learning_rate_edge().at_least(1e-3)), lambda arm, lr, seed: trains)
-    assert found.verdict == ("holds" if trains else "violated")
-    assert found.number.startswith(f"learning_rate_edge = {words}")
+def test_an_edge_beyond_the_ladder_is_said_to_be_there() -> None:
+    found, ran = settled(case(learning_rate_edge().at_least(1e-3)), lambda arm, lr, seed: True)
+    assert found.verdict == "holds"
+    assert found.number.startswith("learning_rate_edge = inf")
     assert len(ran) < 9
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        (learning_rate_edge().at_least(1e-3), "violated"),
+        (learning_rate_edge().between(1e-3, 1e-2), "violated"),
+        # a model that trains nowhere has no edge: it must not pass for a small one
+        (learning_rate_edge().at_most(1e-3), "undecided"),
+    ],
+)
+def test_what_trains_nowhere_has_no_edge(claim: Edge, verdict: str) -> None:
+    found, ran = settled(case(claim), lambda arm, lr, seed: False)
+    assert (found.verdict, found.interval) == (verdict, None)
+    assert "no rate of the ladder" in found.reason
+    assert "72 stalled" in found.number
+    assert len(ran) == 9
+
+
+@pytest.mark.parametrize(("below", "above", "verdict"), [(True, False, "violated"), (False, True, "undecided")])
+def test_an_order_with_a_variant_that_trains_nowhere_never_holds(below: bool, above: bool, verdict: str) -> None:
+    asked = case(
+        learning_rate_edge().ordered("post", "pre", factor=2),
+        variants={"post": {"warmup": 3}, "pre": {"norm": "pre"}},
+    )
+    found, _ = settled(asked, lambda arm, lr, seed: lr <= 2e-3 and (below if arm == "post" else above))
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("slowest", [2e-3, 2e-2])
+def test_a_rate_that_is_too_small_for_the_steps_is_not_beyond_the_edge(slowest: float) -> None:
+    found, _ = settled(case(learning_rate_edge().at_least(0.02)), lambda arm, lr, seed: slowest <= lr <= 5e-2)
+    assert found.verdict == "holds"
+    assert found.value == pytest.approx(5e-2, rel=0.2)
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(2, "holds"), (8, "violated"), (4, "undecided")])
@@ -124,5 +157,8 @@ def test_what_cannot_be_is_refused() -> None:
         case(learning_rate_edge().at_least(1), sweep={"lr": (1e-3, 1e-2)})
     with pytest.raises(DeclarationError, match="needs to know the learning rate"):
         case(learning_rate_edge().at_least(1), optimizer=lambda model: None)
+    for below, above in (("a", "a"), ("a", ""), ("", "a")):
+        with pytest.raises(DeclarationError, match="name two variants"):
+            learning_rate_edge().ordered(below, above, factor=2)
     with pytest.raises(DeclarationError, match="no variants"):
         case(learning_rate_edge().ordered("post", "pre", factor=2))

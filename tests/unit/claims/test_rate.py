@@ -72,6 +72,8 @@ def test_seeds_are_taken_in_eights_up_to_twice_what_could_decide() -> None:
         ({"rate": 1.0}, r"rate must be in \(0, 1\)"),
         ({"rate": 0.9, "against": 0.95}, "against must be below rate"),
         ({"against": 0.5}, "give rate= too"),
+        ({"rate": 0.99999}, "takes thousands of seeds"),
+        ({"rate": 0.9, "against": 0.8999}, "takes thousands of seeds"),
     ],
 )
 def test_what_cannot_be_is_refused(how: dict[str, Any], words: str) -> None:
