@@ -10,7 +10,7 @@ from torch import Tensor
 from stabilitysuite.errors import MeasurementError
 from stabilitysuite.lab.ending import ending, own_ending
 from stabilitysuite.lab.optim import clip_per_seed, make_optimizer, make_scheduler, rate
-from stabilitysuite.lab.precision import LossScale, SeedOptimizers, autocast, dtype_of, explained
+from stabilitysuite.lab.precision import HALF, LossScale, SeedOptimizers, autocast, dtype_of, explained
 from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms, total_norm
 from stabilitysuite.lab.probes.recorder import Recorder
 from stabilitysuite.lab.subject import OwnSubject, Subject, scalar
@@ -46,7 +46,7 @@ class Loop:
         self.step = 0
         self.notes: list[str] = []
         self.recorder = Recorder(subject, run, device)
-        self.watch = Watch(subject, self.recorder, device)
+        self.watch = Watch(subject, self.recorder, device, self.training)
         self.scale = LossScale(len(subject.seeds)) if self.training.precision == "float16" else None
         self._exact: list[tuple[int, Tensor]] = []  # step and losses [S], on the device until the end
         declared = run.judge_at[0]
@@ -76,7 +76,7 @@ class Loop:
         self.recorder.begin(0, batch)
         with torch.set_grad_enabled(backward):
             losses_S = self._forward(batch)
-        self._saw_losses(losses_S, batch)
+        self.watch.saw_losses(self.step, losses_S, batch)
         if backward:
             self._backward(losses_S)
             self._after_backward()
@@ -101,7 +101,7 @@ class Loop:
             batch = self.subject.next_batch()
             self.recorder.begin(step, batch)
             losses_S = self._forward(batch)
-            self._saw_losses(losses_S, batch)
+            self.watch.saw_losses(self.step, losses_S, batch)
             self._backward(losses_S)
             self._after_backward()
             self.recorder.before_update()
@@ -155,12 +155,10 @@ class Loop:
                 handle.remove()
 
     def _forward(self, batch: object) -> Tensor:
+        if self.training.precision not in HALF:  # tiny models are bound by calls, and these two cost some
+            return self.subject.losses(batch).to(dtype_of(self.training))
         with explained(self.training, self.device), autocast(self.training, self.device):
             return self.subject.losses(batch).to(dtype_of(self.training))
-
-    def _saw_losses(self, losses_S: Tensor, batch: object) -> None:
-        with autocast(self.training, self.device):  # a forward pass that is repeated must break where the first did
-            self.watch.saw_losses(self.step, losses_S, batch)
 
     def _backward(self, losses_S: Tensor) -> None:
         if not losses_S.requires_grad:

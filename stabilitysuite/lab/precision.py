@@ -20,9 +20,10 @@ from stabilitysuite.lab.optim import make_optimizer
 from stabilitysuite.lab.subject import Subject
 from stabilitysuite.spec import Training
 
-__all__ = ["LossScale", "SeedOptimizers", "autocast", "dtype_of", "explained"]
+__all__ = ["HALF", "LossScale", "SeedOptimizers", "autocast", "dtype_of", "explained"]
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+"""In what a forward pass computes, by the name of a precision; the others need no autocast."""
 INITIAL = 2.0**16
 GROWN_AFTER = 2000
 """Updates in a row after which the scale is doubled."""

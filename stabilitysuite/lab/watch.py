@@ -16,8 +16,10 @@ from torch import Tensor
 
 from stabilitysuite.lab.device import look_every
 from stabilitysuite.lab.nonfinite import first_bad_gradient, first_bad_output
+from stabilitysuite.lab.precision import autocast
 from stabilitysuite.lab.probes.recorder import Recorder
 from stabilitysuite.lab.subject import Subject
+from stabilitysuite.spec import Training
 from stabilitysuite.trace import Outcome
 
 __all__ = ["Watch"]
@@ -33,9 +35,10 @@ class Watch:
         subject: What is trained.
         recorder: Measures nothing while a forward pass is repeated to find a non-finite number.
         device: Where the numbers come from.
+        training: In which precision a forward pass is repeated.
     """
 
-    def __init__(self, subject: Subject, recorder: Recorder, device: torch.device) -> None:
+    def __init__(self, subject: Subject, recorder: Recorder, device: torch.device, training: Training) -> None:
         self.every = look_every(device)
         """Steps between two looks."""
         self.losses: list[list[float]] = []
@@ -45,6 +48,7 @@ class Watch:
         self._subject = subject
         self._recorder = recorder
         self._device = device
+        self._training = training
         self._above = [0] * len(subject.seeds)
         self._kept_losses: list[Tensor] = []
         self._kept_norms: list[tuple[int, Tensor]] = []
@@ -56,7 +60,8 @@ class Watch:
             return
         for position, loss in enumerate(losses_S.tolist()):
             if not math.isfinite(loss) and self.broken[position] is None:
-                with self._recorder.paused():
+                # under the precision of the first pass, so that it breaks where that did
+                with self._recorder.paused(), autocast(self._training, self._device):
                     self.broken[position] = first_bad_output(self._subject, position, step, batch, loss)
 
     def saw_norms(self, step: int, norms_S: Tensor) -> None:
