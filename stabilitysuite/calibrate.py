@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 
 from stabilitysuite.calibration import RATE_SEEDS, Calibration, Direction, RateCheck, Tally, rounded
 from stabilitysuite.case import Case
-from stabilitysuite.claims.claim import Claim
 from stabilitysuite.claims.finding import Finding, short
 from stabilitysuite.claims.outcome import Ends
 from stabilitysuite.judge import judge
 from stabilitysuite.plan import TWIN, Plan, at_rate, gate_seeds, plan
-from stabilitysuite.sight import ends_of
+from stabilitysuite.sight import claim_of, ends_of, half_of
 from stabilitysuite.spec import Spec
-from stabilitysuite.stats.interval import half_width
-from stabilitysuite.stats.sequential import confidence_of
 from stabilitysuite.trace import Trace
 
 __all__ = ["FACTOR", "Round", "calibrate", "rounds", "seeds_of"]
@@ -146,16 +143,12 @@ def calibrate(
     )
 
 
-def _claim_of(case: Case, words: str) -> Claim | None:
-    return next((one for one in case.claims if one.words() == words), None)
-
-
 def _wrong_seeds(case: Case, finding: Finding) -> int:
     """Seeds that are wrong by themselves: ended on the wrong side, or with a number that is not finite.
 
     A bound is held by the mean over the case's seeds, so one seed outside of it says nothing yet.
     """
-    if isinstance(_claim_of(case, finding.claim), Ends):
+    if isinstance(claim_of(case, finding.claim), Ends):
         return len(finding.wrong)
     return sum(not math.isfinite(value) for value in finding.values)
 
@@ -173,7 +166,7 @@ def _tally(case: Case, findings: Sequence[Finding], ends: Mapping[tuple[str, str
     values = [value for finding in findings for value in finding.values]
     log = all(finding.margin_unit == "factor" for finding in findings)
     mean, deviation = _moments([math.log(value) for value in values] if log else values)
-    declared = _claim_of(case, claim)
+    declared = claim_of(case, claim)
     wrong = sum(_wrong_seeds(case, finding) for finding in findings)
     low, high = ends_of(declared, log)
     if not wrong and mean is not None and not low <= mean <= high:
@@ -214,9 +207,9 @@ def _decidable(case: Case, tally: Tally) -> Tally:
     looks = case.looks()
     if tally.mean is None or tally.deviation is None or looks[-1] < 2:
         return tally
-    low, high = ends_of(_claim_of(case, tally.claim), tally.log)
-    confidence, count = confidence_of(len(looks)), looks[-1]
-    half = half_width(tally.deviation, count, confidence=confidence, degrees=tally.seeds + count - 2)
+    low, high = ends_of(claim_of(case, tally.claim), tally.log)
+    count = looks[-1]
+    half = half_of(tally, count, len(looks))
     if low <= tally.mean - half and tally.mean + half <= high:
         return tally
     shown = [short(math.exp(end) if tally.log else end) for end in (tally.mean - half, tally.mean + half)]

@@ -243,7 +243,7 @@ class Case(metaclass=Declared):
                     "so that a stall can be told from slowness"
                 )
             claim.check_arms(tuple(self.variants or ()), self.sweep or {})
-            if claim.dear() and self.tier == "quick":
+            if claim.looks() and self.tier == "quick":
                 raise DeclarationError(f"{claim.words()} takes many runs: it needs tier='full' or 'paper'")
             if claim.explores() and len(self.claims) > 1:
                 raise DeclarationError(f"{claim.words()} chooses its own runs: give it a case of its own")

@@ -140,8 +140,8 @@ def estimated_seconds(case: Case, *, seeds: int | None = None) -> float:
 
     A layer costs a millisecond a step in calls, a third of one more for each seed of the pass, and 53 ps a
     multiplication of the forward pass in arithmetic, all of it with the backward pass. Fitted to the calibration
-    records of this repository, which it meets within a factor of two. A module of one's own is taken for six layers
-    of width 64 whose seeds run one after the other.
+    records of this repository, which it must meet within a factor of three (tests/house/test_catalogue.py). A module
+    of one's own is taken for six layers of width 64 whose seeds run one after the other.
 
     Args:
         case: What is to be run.

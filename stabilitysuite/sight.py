@@ -16,7 +16,7 @@ from stabilitysuite.claims.sensitivity import Sensitivity
 from stabilitysuite.stats.interval import half_width, normal_tail, prediction_interval
 from stabilitysuite.stats.sequential import confidence_of, crossed, reject_from
 
-__all__ = ["POWER", "Sight", "ends_of", "sight"]
+__all__ = ["POWER", "Sight", "claim_of", "ends_of", "half_of", "sight"]
 
 POWER = 0.9
 """Probability with which the smallest visible change is seen."""
@@ -53,7 +53,7 @@ def sight(case: Case, tally: Tally, *, claims: int) -> Sight:
         tally: What calibration saw of one of its claims.
         claims: How many claims and arms are watched together.
     """
-    declared = next((one for one in case.claims if one.words() == tally.claim), None)
+    declared = claim_of(case, tally.claim)
     looks = case.looks()
     expected, sees, false_alarm = None, None, None
     share = isinstance(declared, Ends)
@@ -66,7 +66,7 @@ def sight(case: Case, tally: Tally, *, claims: int) -> Sight:
         sees = _smallest_share(looks, bounds)
     elif tally.mean is not None and tally.deviation is not None:
         gap = _gap(tally.mean, *ends_of(declared, tally.log))
-        halves = [_half(tally, count, len(looks)) for count in looks]
+        halves = [half_of(tally, count, len(looks)) for count in looks]
         beyond = [
             normal_tail((gap + half) * math.sqrt(count) / tally.deviation) if tally.deviation else 0.0
             for half, count in zip(halves, looks, strict=True)
@@ -104,7 +104,13 @@ def _gap(mean: float, low: float, high: float) -> float:
     return min(mean - low, high - mean)
 
 
-def _half(tally: Tally, count: int, looks: int) -> float:
+def claim_of(case: Case, words: str) -> Claim | None:
+    """The claim of a case that is spelled so."""
+    return next((one for one in case.claims if one.words() == words), None)
+
+
+def half_of(tally: Tally, count: int, looks: int) -> float:
+    """Half the interval of a mean over so many seeds, with the calibrated spread, at one of so many looks."""
     assert tally.deviation is not None
     degrees = tally.seeds - 1 + count - 1
     return half_width(tally.deviation, count, confidence=confidence_of(looks), degrees=degrees)

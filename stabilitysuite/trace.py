@@ -40,6 +40,8 @@ OutcomeName = Literal[
 ]
 TROUBLE: frozenset[str] = frozenset({"crashed", "out-of-memory", "timeout"})
 """Outcomes that say nothing about the claim: they are errors, never findings."""
+ON_THE_WAY: frozenset[str] = frozenset({"converged", "learning", "initialised"})
+"""Outcomes between which there is no jump: how far a run came by the declared step."""
 
 _SPELLED = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -209,6 +211,11 @@ class Trace:
         """How the run ended."""
         return self.outcomes[-1]
 
+    @property
+    def kind(self) -> str:
+        """How the run ended, in kind: ``trained`` however far it came, or the name of the outcome."""
+        return "trained" if self.outcome.name in ON_THE_WAY else self.outcome.name
+
     def outcome_at(self, step: int) -> Outcome:
         """The outcome judged at that step; a run that ended before it keeps its end."""
         for outcome in self.outcomes:
@@ -245,14 +252,9 @@ class Trace:
         )
 
 
-ON_THE_WAY = frozenset({"converged", "learning", "initialised"})
-"""Outcomes between which there is no jump: how far a run came by the declared step."""
-
-
 def mixed_ends(traces: Sequence[Trace]) -> str:
     """How runs ended where they ended in kinds as different as trained and stalled; empty where they did not."""
     names = [trace.outcome.name for trace in traces]
-    kinds = {"trained" if name in ON_THE_WAY else name for name in names}
-    if len(kinds) < 2:
+    if len({trace.kind for trace in traces}) < 2:
         return ""
     return ", ".join(f"{count} {name}" for name, count in Counter(names).most_common())

@@ -43,19 +43,15 @@ class Claim(Spec):
         """
 
     def looks(self) -> tuple[int, ...]:
-        """Numbers of seeds at which it wants to be judged, where they are not those of any other claim."""
+        """Numbers of seeds at which it wants to be judged, where they are not those of any other claim.
+
+        Such a claim takes tens of runs, so it is not for the quick tier; its errors are what it says near an edge too,
+        so it needs no calibration.
+        """
         return ()
 
     def explores(self) -> bool:
         """Whether the runs it needs depend on how others ended; it is then the only claim of its case."""
-        return False
-
-    def dear(self) -> bool:
-        """Whether it takes so many runs that the quick tier has no room for it."""
-        return False
-
-    def stands_alone(self) -> bool:
-        """Whether its errors are what it says also for runs near an edge, so that it needs no calibration."""
         return False
 
     def exact(self) -> bool:

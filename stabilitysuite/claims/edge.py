@@ -14,10 +14,10 @@ from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.claims.outcome import converges
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.spec import Spec, Training
-from stabilitysuite.stats.edge import FACTOR, edge_interval, next_rung
+from stabilitysuite.stats.edge import FACTOR, RUNGS, edge_interval, next_rung
 from stabilitysuite.trace import Trace
 
-__all__ = ["AT_RATE", "Edge", "EdgeMeasure", "learning_rate_edge", "rungs_of"]
+__all__ = ["AT_RATE", "Edge", "EdgeMeasure", "learning_rate_edge", "rung_to_try"]
 
 AT_RATE = "|lr="
 """Between the name of an arm and the learning rate at which a run of it was tried."""
@@ -74,14 +74,6 @@ class Edge(Claim):
         """Which rates are run depends on how the others ended."""
         return True
 
-    def stands_alone(self) -> bool:
-        """An edge is measured where calibration warns of one."""
-        return True
-
-    def dear(self) -> bool:
-        """Some six rates of eight seeds each."""
-        return True
-
     def looks(self) -> tuple[int, ...]:
         """Eight seeds a rate."""
         return (SEEDS,)
@@ -119,9 +111,9 @@ class Edge(Claim):
         high = math.inf if self.high is None else self.high
         known = None if math.isnan(centre) else interval
         told = range_words(known, _shares(traces), confidence=look.confidence)
-        return self._finding(
-            arm, traces, centre, interval, (low, high), f"learning_rate_edge = {short(centre)}{told}", look
-        )
+        number = f"learning_rate_edge = {short(centre)}{told}"
+        wanted = self.low is not None
+        return self._finding(arm, traces, centre, interval, (low, high), number, look, wanted=wanted)
 
     def judge_together(
         self, points: Mapping[str, object], arms: Mapping[str, Sequence[Trace]], look: Look = ONLY
@@ -131,12 +123,11 @@ class Edge(Claim):
         (small, lower), (large, upper) = (_edge(arms[name], look.confidence) for name in (self.below, self.above))
         ratio = _ratio(large, small)
         interval = _ratio(upper[0], lower[1]), _ratio(upper[1], lower[0])
-        if math.isnan(large) and not math.isnan(small):  # what should have the larger edge trains nowhere
-            ratio, interval = math.nan, (math.nan, 0.0)
         number = f"ratio {self.above} to {self.below} = {short(ratio)} (edges {short(large)} and {short(small)})"
         number += range_words(None if math.isnan(ratio) else interval, confidence=look.confidence)
         both = [*arms[self.below], *arms[self.above]]
-        return self._finding("", both, ratio, interval, (self.factor, math.inf), number, look)
+        wanted = math.isnan(large) and not math.isnan(small)
+        return self._finding("", both, ratio, interval, (self.factor, math.inf), number, look, wanted=wanted)
 
     def _finding(
         self,
@@ -147,8 +138,24 @@ class Edge(Claim):
         ends: tuple[float, float],
         number: str,
         look: Look,
+        *,
+        wanted: bool,
     ) -> Finding:
-        verdict, reason = self._held(interval, ends, look, searched=_searched(traces))
+        """The interval held against the ends.
+
+        Where nothing trains there is no edge, and the interval is NaN: violated where a large one was ``wanted`` and
+        the whole ladder was tried, else undecided.
+        """
+        verdict: Verdict
+        missing_edge = any(map(math.isnan, interval))
+        if missing_edge:
+            verdict = "violated" if wanted and _searched(traces) else "undecided"
+            reach = short(FACTOR**RUNGS)
+            missing = "one of the two variants" if self.above else "it"
+            reason = f"no rate from 1/{reach} to {reach} times the declared one trains {missing} within the steps"
+        else:
+            verdict, where = held(interval, *ends)
+            reason = f"the {percentage(look.confidence)} interval of the {'ratio' if self.above else 'edge'} {where}"
         logs = tuple(_log(end) for end in (*interval, *ends))
         gap = distance((logs[0], logs[1]), logs[2], logs[3])
         return Finding(
@@ -157,7 +164,7 @@ class Edge(Claim):
             verdict=verdict,
             number=number,
             value=value,
-            interval=None if any(map(math.isnan, interval)) else interval,
+            interval=None if missing_edge else interval,
             threshold=self._wanted(),
             margin=math.exp(gap) if math.isfinite(gap) else None,
             margin_unit="factor",
@@ -167,32 +174,31 @@ class Edge(Claim):
             resolution=math.sqrt(_ratio(interval[1], interval[0]))
             if 0 < interval[0] <= interval[1] < math.inf
             else None,
-            remedy="" if verdict != "undecided" else "more steps" if math.isnan(value) else "more seeds",
+            remedy="" if verdict != "undecided" else "more steps" if missing_edge else "more seeds",
             published=self.published,
         )
 
-    def _held(
-        self, interval: tuple[float, float], ends: tuple[float, float], look: Look, *, searched: bool
-    ) -> tuple[Verdict, str]:
-        """Where nothing trains there is no edge: what wants a large one is violated, all else cannot be decided."""
-        low, high = interval
-        what = "ratio" if self.above else "edge"
-        if not math.isnan(low) and not math.isnan(high):
-            verdict, where = held(interval, *ends)
-            return verdict, f"the {percentage(look.confidence)} interval of the {what} {where}"
-        missing = "one of the two variants" if self.above else "it"
-        reason = f"no rate of the ladder, 1/87 to 87 times the declared one, trains {missing} within the steps"
-        wanted = searched and (self.low is not None or (self.above != "" and high == 0))
-        return ("violated" if wanted else "undecided"), reason
+
+def rung_to_try(traces: Sequence[Trace]) -> int | None:
+    """The rung above the first rate of an arm that is to be tried next; ``None`` where its edge is found.
+
+    Args:
+        traces: What the runs of one arm left so far.
+    """
+    return next_rung(_rungs(traces))
 
 
-def rungs_of(rate: float, traces: Sequence[Trace]) -> dict[int, tuple[int, int]]:
-    """By rung above the given rate how many runs converged, and how many there were."""
-    found: dict[int, tuple[int, int]] = {}
+def _rungs(traces: Sequence[Trace]) -> dict[int, tuple[int, int]]:
+    """By rung above the rate of the first run how many converged, and how many there were."""
+    steps = {rate: math.log(rate / _rate(traces[0])) / math.log(FACTOR) for rate in _by_rate(traces)}
+    return {round(steps[rate]): counts for rate, counts in _by_rate(traces).items()}
+
+
+def _by_rate(traces: Sequence[Trace]) -> dict[float, tuple[int, int]]:
+    found: dict[float, tuple[int, int]] = {}
     for trace in traces:
-        rung = round(math.log(_rate(trace) / rate) / math.log(FACTOR))
-        trained, count = found.get(rung, (0, 0))
-        found[rung] = trained + (trace.outcome.name == "converged"), count + 1
+        trained, count = found.get(_rate(trace), (0, 0))
+        found[_rate(trace)] = trained + (trace.outcome.name == "converged"), count + 1
     return found
 
 
@@ -202,7 +208,7 @@ def _rate(trace: Trace) -> float:
 
 def _edge(traces: Sequence[Trace], confidence: float) -> tuple[float, tuple[float, float]]:
     start = _rate(traces[0])
-    centre, (low, high) = edge_interval(rungs_of(start, traces), confidence=confidence)
+    centre, (low, high) = edge_interval(_rungs(traces), confidence=confidence)
     return _at(start, centre), (_at(start, low), _at(start, high))
 
 
@@ -211,7 +217,7 @@ def _searched(traces: Sequence[Trace]) -> bool:
     arms: dict[str, list[Trace]] = {}
     for trace in traces:
         arms.setdefault(trace.arm.rpartition(AT_RATE)[0], []).append(trace)
-    return all(next_rung(rungs_of(_rate(own[0]), own)) is None for own in arms.values())
+    return all(rung_to_try(own) is None for own in arms.values())
 
 
 def _at(start: float, rung: float) -> float:
@@ -236,11 +242,7 @@ def _log(value: float) -> float:
 
 def _shares(traces: Sequence[Trace]) -> str:
     """How many converged at each rate, such as ``8/8 at 0.001, 0/8 at 0.00244``."""
-    counted: dict[float, tuple[int, int]] = {}
-    for trace in traces:
-        trained, count = counted.get(_rate(trace), (0, 0))
-        counted[_rate(trace)] = trained + (trace.outcome.name == "converged"), count + 1
-    shown = sorted(counted.items())
+    shown = sorted(_by_rate(traces).items())
     others = Counter(trace.outcome.name for trace in traces if trace.outcome.name != "converged")
     failed = ", ".join(f"{count} {name}" for name, count in others.most_common())
     shares = ", ".join(f"{trained}/{count} at {rate:.3g}" for rate, (trained, count) in shown)

@@ -36,10 +36,6 @@ class Identity(Claim):
         """Such as ``identity within 1e-12``."""
         return f"identity within {short(self.within)}"
 
-    def stands_alone(self) -> bool:
-        """There is no spread to calibrate."""
-        return True
-
     def exact(self) -> bool:
         """It is no matter of chance."""
         return True

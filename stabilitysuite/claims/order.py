@@ -14,7 +14,7 @@ from stabilitysuite.claims.look import ONLY, Look
 from stabilitysuite.errors import DeclarationError
 from stabilitysuite.stats.paired import sign_test
 from stabilitysuite.stats.sequential import ERROR
-from stabilitysuite.trace import ON_THE_WAY, Trace
+from stabilitysuite.trace import Trace
 
 __all__ = ["LEAST_DIFFERENCE", "LEAST_FACTOR", "Order"]
 
@@ -87,11 +87,10 @@ class Order(MeasureClaim):
         del points
         below, above = arms[self.below], arms[self.above]
         usual = [_usual(below), _usual(above)]
-        pairs = [
-            (_usable(self._scaled(a), self._scaled(b)) if [_kind(a), _kind(b)] == usual else math.nan)
+        values = tuple(
+            (_usable(self._scaled(a), self._scaled(b)) if [a.kind, b.kind] == usual else math.nan)
             for a, b in zip(below, above, strict=True)
-        ]
-        values = tuple(pairs)
+        )
         least = self.least()
         found = self._decide(values, least, look)
         plain = math.exp if self._log() else float
@@ -174,13 +173,9 @@ def _by_signs(values: Sequence[float], least: float, look: Look, *, rest_holds: 
     )
 
 
-def _kind(trace: Trace) -> str:
-    return "trained" if trace.outcome.name in ON_THE_WAY else trace.outcome.name
-
-
 def _usual(traces: Sequence[Trace]) -> str:
     """How most of the runs ended; of equally many the first by name, whatever the order of the seeds."""
-    counted = Counter(map(_kind, traces))
+    counted = Counter(trace.kind for trace in traces)
     return min(counted, key=lambda name: (-counted[name], name))
 
 

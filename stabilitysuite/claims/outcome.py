@@ -82,14 +82,6 @@ class Ends(Claim):
         told = "" if self.against is None else f", told from {100 * self.against:g} %"
         return f"{spoken} in at least {100 * self.rate:g} % of seeds{told}"
 
-    def stands_alone(self) -> bool:
-        """A rate counts its own seeds."""
-        return self.rate is not None
-
-    def dear(self) -> bool:
-        """A rate takes tens of seeds."""
-        return self.rate is not None
-
     def looks(self) -> tuple[int, ...]:
         """Of a rate: every eight seeds, up to twice what decides where all end alike; none of its own else."""
         if self.rate is None:

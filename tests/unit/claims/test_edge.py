@@ -109,7 +109,7 @@ def test_an_edge_beyond_the_ladder_is_said_to_be_there() -> None:
 def test_what_trains_nowhere_has_no_edge(claim: Edge, verdict: str) -> None:
     found, ran = settled(case(claim), lambda arm, lr, seed: False)
     assert (found.verdict, found.interval) == (verdict, None)
-    assert "no rate of the ladder" in found.reason
+    assert "no rate from 1/86.7 to 86.7 times the declared one trains it" in found.reason
     assert "72 stalled" in found.number
     assert len(ran) == 9
 
@@ -122,6 +122,16 @@ def test_an_order_with_a_variant_that_trains_nowhere_never_holds(below: bool, ab
     )
     found, _ = settled(asked, lambda arm, lr, seed: lr <= 2e-3 and (below if arm == "post" else above))
     assert found.verdict == verdict
+
+
+def test_two_edges_beyond_the_ladder_are_not_told_apart() -> None:
+    asked = case(
+        learning_rate_edge().ordered("post", "pre", factor=2),
+        variants={"post": {"warmup": 3}, "pre": {"norm": "pre"}},
+    )
+    found, _ = settled(asked, lambda arm, lr, seed: True)
+    assert (found.verdict, found.remedy) == ("undecided", "more seeds")
+    assert "reaches across" in found.reason
 
 
 @pytest.mark.parametrize("slowest", [2e-3, 2e-2])
