@@ -17,7 +17,7 @@ from stabilitysuite.lab.subject import OwnSubject, Subject, scalar
 from stabilitysuite.lab.summary import summaries
 from stabilitysuite.lab.watch import Watch
 from stabilitysuite.quantity import QUANTITIES
-from stabilitysuite.spec import Run
+from stabilitysuite.spec import Run, Spec
 from stabilitysuite.trace import Outcome, Reference, Series, Trace
 
 __all__ = ["Loop"]
@@ -48,6 +48,15 @@ class Loop:
         self.recorder = Recorder(subject, run, device)
         self.watch = Watch(subject, self.recorder, device, self.training)
         self.scale = LossScale(len(subject.seeds)) if self.training.precision == "float16" else None
+        # not where an optimizer of the user's may leave such a gradient out, as the loss scale must
+        self._next_loss_tells = (
+            self.watch.every == 1
+            and self.scale is None
+            and self.training.clip is None
+            and self.training.step is None
+            and isinstance(self.training.optimizer, Spec)
+        )
+        """Whether a non-finite gradient makes a non-finite weight, which the next loss shows."""
         self._exact: list[tuple[int, Tensor]] = []  # step and losses [S], on the device until the end
         declared = run.judge_at[0]
         spaced = {round(declared * turn / EVALUATIONS) for turn in range(EVALUATIONS + 1)}
@@ -108,6 +117,8 @@ class Loop:
             optimizer.step()
             self.recorder.after_update()
             self.recorder.end()
+            if self._next_loss_tells:
+                self.watch.keep_gradients()
             optimizer.zero_grad()
             if scheduler is not None:
                 scheduler.step()
@@ -188,19 +199,13 @@ class Loop:
             clip_per_seed(parameters, totals_S, self.training.clip, self.subject.batched)
 
     def _totals(self) -> Tensor | None:
-        """Total norms [S] off the record steps.
-
-        On the CPU exact norms are taken only to clip, or where a cheap joint norm is not finite. Where looking at
-        that one would wait for the device, the total is taken at once.
-        """
+        """Total norms [S] off the record steps; ``None`` where the next loss tells enough of them."""
+        if self._next_loss_tells and self.step + 1 < self.training.steps:
+            return None
         gradients = [value.grad for _, value in self.subject.named_parameters]
-        dense = [gradient for gradient in gradients if gradient is not None and not gradient.is_sparse]
-        if not dense:
-            return None
         if self.training.clip is None and self.watch.every > 1:
-            return total_norm(dense, self.subject.batched)
-        if self.training.clip is None and bool(torch.isfinite(torch.stack(torch._foreach_norm(dense)).sum())):
-            return None
+            dense = [gradient for gradient in gradients if gradient is not None and not gradient.is_sparse]
+            return total_norm(dense, self.subject.batched) if dense else None
         return joint_norm(parameter_norms(gradients, self.subject.batched, len(self.subject.seeds)))
 
     # ------------------------------------------------------------------------------------------------- watching

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from stabilitysuite.lab.probes.gradient_norm import numbers
 from stabilitysuite.lab.subject import Subject, first_tensor
 from stabilitysuite.trace import Outcome
 
@@ -27,19 +29,21 @@ def _part(tensor: Tensor, batched: bool, position: int) -> Tensor:
     return tensor[position] if batched else tensor
 
 
-def first_bad_gradient(subject: Subject, position: int, step: int) -> Outcome:
-    """The non-finite gradient closest to the loss: backward passes through it first.
+def first_bad_gradient(
+    subject: Subject, gradients: Sequence[Tensor | None], position: int, step: int
+) -> Outcome | None:
+    """The non-finite gradient closest to the loss, which the backward pass came through first; ``None`` if none is.
 
     Args:
-        subject: What is trained, after a backward pass.
+        subject: What is trained.
+        gradients: Of its trainable parameters, in their order.
         position: Which seed of the pass.
-        step: The step.
+        step: Whose they are.
     """
-    for name, value in reversed(subject.named_parameters):
-        gradient = value.grad
+    for (name, _), gradient in reversed(list(zip(subject.named_parameters, gradients, strict=True))):
         if gradient is None:
             continue
-        part = _part(gradient, subject.batched, position)
+        part = _part(numbers(gradient), subject.batched, position)
         if not bool(torch.isfinite(part).all()):
             bad = int((~torch.isfinite(part)).sum())
             return Outcome(
@@ -49,7 +53,7 @@ def first_bad_gradient(subject: Subject, position: int, step: int) -> Outcome:
                 tensor=f"gradient of {name}",
                 detail=f"{bad} of {part.numel()} numbers, {_kind(part)}",
             )
-    return Outcome(name="nonfinite", step=step, tensor="gradient norm", detail="finite gradients of infinite norm")
+    return None
 
 
 def first_bad_output(subject: Subject, position: int, step: int, batch: Any, loss: float) -> Outcome:

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from stabilitysuite.lab.probes.norm import norms_of_many
 
-__all__ = ["joint_norm", "parameter_norms", "total_norm"]
+__all__ = ["joint_norm", "numbers", "parameter_norms", "total_norm"]
+
+
+def numbers(gradient: Tensor) -> Tensor:
+    """The gradient, of a sparse one the rows that it has."""
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
 def parameter_norms(gradients: Sequence[Tensor | None], batched: bool, seeds: int) -> Tensor:
@@ -23,8 +28,7 @@ def parameter_norms(gradients: Sequence[Tensor | None], batched: bool, seeds: in
     there = [gradient for gradient in gradients if gradient is not None]
     if not there:
         return torch.zeros(seeds, len(gradients), dtype=torch.float64)
-    dense = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in there]
-    norms_SP = norms_of_many(dense, batched, seeds)
+    norms_SP = norms_of_many([numbers(gradient) for gradient in there], batched, seeds)
     if len(there) == len(gradients):
         return norms_SP
     columns, nothing_S = iter(norms_SP.unbind(1)), norms_SP.new_zeros(seeds)
