@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import interleaved, publish, ratio, table, where
-from benchmarks.overhead import BARE, DEVICE, training
+from benchmarks.overhead import DEVICE, training
 from stabilitysuite.lab.loop import Loop
 from stabilitysuite.lab.optim import make_optimizer
 from stabilitysuite.lab.subject import ZooSubject
@@ -26,6 +26,7 @@ from stabilitysuite.spec import Run, Training
 
 __all__ = ["compare", "peers"]
 
+BARE = "bare loop"
 SHAPES = ((6, 64, 16, 32, 100), (6, 32, 4, 8, 200))
 """Layers, width, sequences, tokens, steps of a slice."""
 Batch = tuple[Tensor, Tensor]

@@ -117,8 +117,6 @@ class Loop:
             optimizer.step()
             self.recorder.after_update()
             self.recorder.end()
-            if self._next_loss_tells:
-                self.watch.keep_gradients()
             optimizer.zero_grad()
             if scheduler is not None:
                 scheduler.step()
@@ -201,6 +199,7 @@ class Loop:
     def _totals(self) -> Tensor | None:
         """Total norms [S] off the record steps; ``None`` where the next loss tells enough of them."""
         if self._next_loss_tells and self.step + 1 < self.training.steps:
+            self.watch.keep_gradients()
             return None
         gradients = [value.grad for _, value in self.subject.named_parameters]
         if self.training.clip is None and self.watch.every > 1:
