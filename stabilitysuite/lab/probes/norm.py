@@ -61,14 +61,18 @@ def norms_of_many(tensors: Sequence[Tensor], batched: bool, seeds: int) -> Tenso
     """Norm of each of P tensors and seed: tensors [S, ...] where ``batched`` -> [S, P], float64."""
     if not free_to_look(tensors[0]):
         return _norms_of_many(tensors, batched, seeds, torch.float64)
-    norms_SP = _norms_of_many(tensors, batched, seeds, None).double()
+    if batched and seeds > 1:
+        norms_SP = _norms_of_many(tensors, batched, seeds, None).double()
+    else:  # a list of numbers: to stack a hundred tensors of one number costs as much as to measure them
+        norms_SP = torch.tensor([[norm.item() for norm in torch._foreach_norm(list(tensors))]], dtype=torch.float64)
+    if safe(norms_SP.flatten().tolist()) and all(tensor.element_size() >= 4 for tensor in tensors):
+        return norms_SP
     doubtful = [
         index
         for index, (norms, tensor) in enumerate(zip(norms_SP.T.tolist(), tensors, strict=True))
         if not safe(norms) or tensor.element_size() < 4
     ]
-    if doubtful:
-        norms_SP[:, doubtful] = _norms_of_many([tensors[index] for index in doubtful], batched, seeds, torch.float64)
+    norms_SP[:, doubtful] = _norms_of_many([tensors[index] for index in doubtful], batched, seeds, torch.float64)
     return norms_SP
 
 
