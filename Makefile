@@ -42,7 +42,7 @@ readme: $(STAMP) ## run the README's example and put its output into the README
 statistics: $(STAMP) ## simulate the judge and put the tables into docs/statistics.md (ten minutes)
 	$(BIN)/python -m benchmarks.statistics $(ARGS)
 
-bench: $(STAMP) ## measure speed and memory and put the tables into docs/benchmarks.md (eight minutes)
+bench: $(STAMP) ## measure speed and memory and put the tables into docs/benchmarks.md (nine minutes)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-peers: $(PEERS)/.made ## the same training by Lightning and the HF Trainer (an environment of its own)

@@ -57,8 +57,8 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     return start, slope, max(abs(start + slope * a - b) / b for a, b in zip(x, y, strict=True))
 
 
-def child(command: Sequence[str], folder: Path | str) -> tuple[float, float, str]:
-    """CPU seconds, peak resident MiB and output of a child process that must end well.
+def child(command: Sequence[str], folder: Path | str) -> tuple[float, str]:
+    """CPU seconds and output of a child process that must end well.
 
     Raises:
         RuntimeError: It did not; the message has what it printed.
@@ -70,7 +70,7 @@ def child(command: Sequence[str], folder: Path | str) -> tuple[float, float, str
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said
+    return usage.ru_utime + usage.ru_stime, said
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def test_the_heaviest_case_is_found_and_trained_briefly() -> None:
     name, runs = max(memory._arms(), key=lambda one: memory._numbers(one[1]))
     assert "/" in name
     assert memory._shortened(runs[0]).training.steps <= memory.STEPS
+
+
+def test_the_memory_of_a_child_is_its_own() -> None:
+    held = b"x" * 800 * 2**20
+    _, said = measure.child([sys.executable, "-c", "from benchmarks import memory; print(memory._peak())"], ROOT)
+    assert 10 < float(said) < 700 < memory._peak()
+    del held
 
 
 @pytest.mark.parametrize("name", ["overhead", "seeds", "startup", "growth", "memory", "verdict", "peers"])
