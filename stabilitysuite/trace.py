@@ -7,6 +7,7 @@ values are data, not errors: they are kept as ``nan`` and ``inf`` and spelled as
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ __all__ = [
     "decode_number",
     "encode_number",
     "mixed_ends",
+    "tail",
 ]
 
 OutcomeName = Literal[
@@ -250,6 +252,11 @@ class Trace:
             engine=data["engine"],
             seconds=data["seconds"],
         )
+
+
+def tail(losses: Sequence[float]) -> float:
+    """Loss at the end of a run on one's own data: the median of the last tenth, at least three steps."""
+    return statistics.median(losses[-max(3, len(losses) // 10) :])
 
 
 def mixed_ends(traces: Sequence[Trace]) -> str:

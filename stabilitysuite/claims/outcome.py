@@ -16,7 +16,7 @@ from stabilitysuite.errors import DeclarationError, NoData
 from stabilitysuite.spec import KnownTask, Training
 from stabilitysuite.stats.interval import largest_rate
 from stabilitysuite.stats.sequential import ERROR, probability_ratio
-from stabilitysuite.trace import Trace
+from stabilitysuite.trace import Reference, Trace, tail
 
 __all__ = ["DECLARED_SIDE", "Ends", "collapses", "converges", "diverges", "fails_to_train", "stalls"]
 
@@ -230,8 +230,9 @@ class Ends(Claim):
     def _threshold(self, traces: Sequence[Trace]) -> str:
         if self.rate is not None:
             return f"at least {100 * self.rate:g} % of seeds"
-        reference = traces[0].reference
-        enough = self.progress if self.progress is not None else (reference.enough if reference else 0.5)
+        reference = _reference(traces)
+        # without one it is one's own data, on which the target is all the way
+        enough = self.progress if self.progress is not None else (reference.enough if reference else 1.0)
         return {
             "converges": f"progress at least {short(enough)} in every seed",
             "stalls": "progress within 0.1 of 0 in every seed, at the declared step and at twice it",
@@ -241,7 +242,7 @@ class Ends(Claim):
         }[self.side]
 
     def _margin(self, values: Sequence[float], traces: Sequence[Trace]) -> float | None:
-        reference = traces[0].reference
+        reference = _reference(traces)
         position = self._worst(values)
         if reference is None or not math.isfinite(position):
             return None
@@ -263,16 +264,21 @@ def _final(trace: Trace) -> float:
     """Progress at the end of the run; the loss itself where no floor is known; NaN where it is non-finite."""
     if trace.outcome.name == "nonfinite":
         return math.nan
-    for name in ("evaluated_loss", "training_loss"):
+    for name, end in (("evaluated_loss", lambda losses: losses[-1]), ("training_loss", tail)):
         series = trace.series.get(name)
         if series is not None and series.values:
-            loss = series.values[-1][0]
+            loss: float = end([row[0] for row in series.values])
             return trace.reference.progress(loss) if trace.reference is not None else loss
     raise NoData(f"seed {trace.seed} of arm {trace.arm!r} left no loss: nothing can be said of how it ended")
 
 
+def _reference(traces: Sequence[Trace]) -> Reference | None:
+    """The known losses, on one's own data of a seed that did not break."""
+    return next((trace.reference for trace in traces if trace.reference is not None), None)
+
+
 def _unit(traces: Sequence[Trace]) -> str:
-    return "worst progress" if traces[0].reference is not None else "last loss"
+    return "worst progress" if _reference(traces) is not None else "last loss"
 
 
 def _counted(names: Sequence[str]) -> str:

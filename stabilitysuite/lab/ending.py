@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
-from stabilitysuite.trace import Outcome, Reference
+from stabilitysuite.trace import Outcome, Reference, tail
 
-__all__ = ["BAND", "Losses", "ending", "own_ending", "tail", "tails"]
+__all__ = ["BAND", "Losses", "ending", "own_ending", "tails"]
 
 BAND = 0.1
 """Progress within which a run counts as standing on the plateau."""
@@ -44,11 +43,6 @@ def ending(evaluated: Losses, reference: Reference) -> Outcome:
     if abs(progress) <= BAND:
         return Outcome(name="stalled", step=step, detail=detail)
     return Outcome(name="learning", step=step, detail=detail)
-
-
-def tail(losses: Sequence[float]) -> float:
-    """Loss at the end of a run on one's own data: the median of the last tenth, at least three steps."""
-    return statistics.median(losses[-max(3, len(losses) // 10) :])
 
 
 def tails(losses: Sequence[float]) -> list[tuple[int, float]]:

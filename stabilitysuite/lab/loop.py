@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -11,13 +12,13 @@ from stabilitysuite.errors import MeasurementError
 from stabilitysuite.lab.ending import ending, own_ending
 from stabilitysuite.lab.optim import clip_per_seed, make_optimizer, make_scheduler, rate
 from stabilitysuite.lab.precision import HALF, LossScale, SeedOptimizers, autocast, dtype_of, explained
-from stabilitysuite.lab.probes.gradient_norm import joint_norm, parameter_norms, total_norm
+from stabilitysuite.lab.probes.gradient_norm import joint_norm, numbers, parameter_norms, total_norm
 from stabilitysuite.lab.probes.recorder import Recorder
 from stabilitysuite.lab.subject import OwnSubject, Subject, scalar
 from stabilitysuite.lab.summary import summaries
 from stabilitysuite.lab.watch import Watch
 from stabilitysuite.quantity import QUANTITIES
-from stabilitysuite.spec import Run, Spec
+from stabilitysuite.spec import Run
 from stabilitysuite.trace import Outcome, Reference, Series, Trace
 
 __all__ = ["Loop"]
@@ -48,15 +49,6 @@ class Loop:
         self.recorder = Recorder(subject, run, device)
         self.watch = Watch(subject, self.recorder, device, self.training)
         self.scale = LossScale(len(subject.seeds)) if self.training.precision == "float16" else None
-        # not where an optimizer of the user's may leave such a gradient out, as the loss scale must
-        self._next_loss_tells = (
-            self.watch.every == 1
-            and self.scale is None
-            and self.training.clip is None
-            and self.training.step is None
-            and isinstance(self.training.optimizer, Spec)
-        )
-        """Whether a non-finite gradient makes a non-finite weight, which the next loss shows."""
         self._exact: list[tuple[int, Tensor]] = []  # step and losses [S], on the device until the end
         declared = run.judge_at[0]
         spaced = {round(declared * turn / EVALUATIONS) for turn in range(EVALUATIONS + 1)}
@@ -197,14 +189,19 @@ class Loop:
             clip_per_seed(parameters, totals_S, self.training.clip, self.subject.batched)
 
     def _totals(self) -> Tensor | None:
-        """Total norms [S] off the record steps; ``None`` where the next loss tells enough of them."""
-        if self._next_loss_tells and self.step + 1 < self.training.steps:
-            self.watch.keep_gradients()
-            return None
+        """Total norms [S] off the record steps.
+
+        On the CPU exact norms are taken only to clip, or where a cheap one is not finite; the next loss need not show
+        what such a gradient did to the weights. Where looking would wait for the device, the total is taken at once.
+        """
+        if self.training.clip is None and self.watch.every == 1:
+            there = _numbers([value.grad for _, value in self.subject.telling])
+            if not there or math.isfinite(sum(norm.item() for norm in torch._foreach_norm(there))):
+                return None
         gradients = [value.grad for _, value in self.subject.named_parameters]
         if self.training.clip is None and self.watch.every > 1:
-            dense = [gradient for gradient in gradients if gradient is not None and not gradient.is_sparse]
-            return total_norm(dense, self.subject.batched) if dense else None
+            there = _numbers(gradients)
+            return total_norm(there, self.subject.batched) if there else None
         return joint_norm(parameter_norms(gradients, self.subject.batched, len(self.subject.seeds)))
 
     # ------------------------------------------------------------------------------------------------- watching
@@ -273,6 +270,13 @@ class Loop:
                 return (*found, Outcome(name="learning", step=0, detail="no step was finished")), reference
             if reference is not None and self.subject.reference is not None:
                 known = [(at, loss) for at, loss in exact if at <= step]
+                bad = next(((at, loss) for at, loss in known if not math.isfinite(loss)), None)
+                if bad is not None:  # evaluation may take another way through the model than training
+                    detail = f"loss {bad[1]}, while the training losses are finite"
+                    return (
+                        *found,
+                        Outcome(name="nonfinite", step=bad[0], tensor="evaluated loss", detail=detail),
+                    ), reference
                 found.append(_at(ending(known, self.subject.reference), step, len(taken)))
             else:
                 losses = [values[position] for values in taken[:step]]
@@ -297,6 +301,10 @@ class Loop:
         if not self.training.steps:
             return found
         return found | summaries(self.run.quantities, [loss for (loss,) in losses], exact, reference)
+
+
+def _numbers(gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    return [numbers(gradient) for gradient in gradients if gradient is not None]
 
 
 def _at(outcome: Outcome, step: int, reached: int) -> Outcome:

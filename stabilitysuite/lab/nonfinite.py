@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,18 +28,16 @@ def _part(tensor: Tensor, batched: bool, position: int) -> Tensor:
     return tensor[position] if batched else tensor
 
 
-def first_bad_gradient(
-    subject: Subject, gradients: Sequence[Tensor | None], position: int, step: int
-) -> Outcome | None:
-    """The non-finite gradient closest to the loss, which the backward pass came through first; ``None`` if none is.
+def first_bad_gradient(subject: Subject, position: int, step: int) -> Outcome:
+    """The non-finite gradient closest to the loss: backward passes through it first.
 
     Args:
-        subject: What is trained.
-        gradients: Of its trainable parameters, in their order.
+        subject: What is trained, after a backward pass.
         position: Which seed of the pass.
-        step: Whose they are.
+        step: The step.
     """
-    for (name, _), gradient in reversed(list(zip(subject.named_parameters, gradients, strict=True))):
+    for name, value in reversed(subject.named_parameters):
+        gradient = value.grad
         if gradient is None:
             continue
         part = _part(numbers(gradient), subject.batched, position)
@@ -53,7 +50,7 @@ def first_bad_gradient(
                 tensor=f"gradient of {name}",
                 detail=f"{bad} of {part.numel()} numbers, {_kind(part)}",
             )
-    return None
+    return Outcome(name="nonfinite", step=step, tensor="gradient norm", detail="finite gradients of infinite norm")
 
 
 def first_bad_output(subject: Subject, position: int, step: int, batch: Any, loss: float) -> Outcome:

@@ -18,9 +18,14 @@ def make_optimizer(training: Training, module: nn.Module) -> torch.optim.Optimiz
     """The declared optimizer over the trainable parameters, fused: a fifth of the default loop's cost on the CPU.
 
     Raises:
-        MeasurementError: A factory of the user's returned no torch optimizer.
+        MeasurementError: A factory of the user's returned no torch optimizer, or a class stands in its place.
     """
     declared = training.optimizer
+    if isinstance(declared, type):
+        raise MeasurementError(
+            f"optimizer={declared.__name__} is a class: give an optimizer of stabilitysuite such as Adam(lr=1e-3), or "
+            f"a factory such as lambda model: torch.optim.{declared.__name__}(model.parameters(), lr=1e-3)"
+        )
     if not isinstance(declared, SGD) and callable(declared):
         made = declared(module)
         if not isinstance(made, torch.optim.Optimizer):
@@ -68,6 +73,11 @@ def make_scheduler(training: Training, optimizer: torch.optim.Optimizer) -> Any:
         raise MeasurementError(
             f"scheduler {callable_name(training.scheduler)} must return a torch scheduler with step(), "
             f"it returned {type(made).__name__}"
+        )
+    if isinstance(made, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise MeasurementError(
+            f"scheduler {callable_name(training.scheduler)} must return a scheduler whose step() takes nothing: "
+            "ReduceLROnPlateau wants a metric, so step it in a step= of your own"
         )
     return made
 

@@ -63,6 +63,16 @@ class Subject:
         """The trainable parameters; looked up once, as walking the modules costs a tenth of a small step."""
         return [(name, value) for name, value in self.module.named_parameters() if value.requires_grad]
 
+    @cached_property
+    def matrices(self) -> list[tuple[str, nn.Parameter]]:
+        """Those with two dimensions or more: biases start at zero and gains at one, so neither has a scale."""
+        return [(name, value) for name, value in self.named_parameters if value.dim() - int(self.batched) >= 2]
+
+    @property
+    def telling(self) -> list[tuple[str, nn.Parameter]]:
+        """Parameters of which one has a non-finite gradient wherever any has."""
+        return self.named_parameters
+
     def layer_parameters(self) -> list[tuple[str, list[str]]]:
         """For each layer its label and the names of its parameters."""
         names = {id(value): name for name, value in self.named_parameters}
@@ -157,6 +167,18 @@ class ZooSubject(Subject):
             for name, residual in block.named_children()
             if isinstance(residual, Residual)
         ]
+
+    @cached_property
+    def matrices(self) -> list[tuple[str, nn.Parameter]]:
+        """Those with two dimensions besides that of the seeds; a bias has more, of size one."""
+        return [
+            (name, value) for name, value in self.named_parameters if sum(size > 1 for size in value.shape[1:]) >= 2
+        ]
+
+    @property
+    def telling(self) -> list[tuple[str, nn.Parameter]]:
+        """The matrices: what breaks the gradient of a bias or a gain goes on to one of theirs."""
+        return self.matrices or self.named_parameters
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets."""

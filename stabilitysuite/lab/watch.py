@@ -52,7 +52,6 @@ class Watch:
         self._above = [0] * len(subject.seeds)
         self._kept_losses: list[Tensor] = []
         self._kept_norms: list[tuple[int, Tensor]] = []
-        self._kept_gradients: list[Tensor | None] = []
 
     def saw_losses(self, step: int, losses_S: Tensor, batch: Any) -> None:
         """Take note of the losses [S] of a step, which came from that batch."""
@@ -61,29 +60,9 @@ class Watch:
             return
         for position, loss in enumerate(losses_S.tolist()):
             if not math.isfinite(loss) and self.broken[position] is None:
-                self.broken[position] = self._before(step, position) or self._now(step, position, batch, loss)
-        self._kept_gradients = []
-
-    def _before(self, step: int, position: int) -> Outcome | None:
-        """Whether the gradients of the step before broke the weights."""
-        if not self._kept_gradients:
-            return None
-        return first_bad_gradient(self._subject, self._kept_gradients, position, step - 1)
-
-    def _now(self, step: int, position: int, batch: Any, loss: float) -> Outcome:
-        # under the precision of the first pass, so that it breaks where that did
-        with self._recorder.paused(), autocast(self._training, self._device):
-            return first_bad_output(self._subject, position, step, batch, loss)
-
-    def keep_gradients(self) -> None:
-        """Keep those of this step until the next loss is seen, which is not finite if one of them is not.
-
-        Free, where a look at all of them costs two hundredths of a step.
-        """
-        self._kept_gradients = self._gradients()
-
-    def _gradients(self) -> list[Tensor | None]:
-        return [value.grad for _, value in self._subject.named_parameters]
+                # under the precision of the first pass, so that it breaks where that did
+                with self._recorder.paused(), autocast(self._training, self._device):
+                    self.broken[position] = first_bad_output(self._subject, position, step, batch, loss)
 
     def saw_norms(self, step: int, norms_S: Tensor) -> None:
         """Take note of the total gradient norms [S] of a step, while the gradients are there."""
@@ -92,9 +71,7 @@ class Watch:
             return
         for position, norm in enumerate(norms_S.tolist()):
             if not math.isfinite(norm) and self.broken[position] is None:
-                self.broken[position] = first_bad_gradient(self._subject, self._gradients(), position, step) or Outcome(
-                    name="nonfinite", step=step, tensor="gradient norm", detail="finite gradients of infinite norm"
-                )
+                self.broken[position] = first_bad_gradient(self._subject, position, step)
 
     def look(self) -> float:
         """Read what was kept since the last look; returns the mean loss of the last step, NaN before the first."""

@@ -15,7 +15,7 @@ from stabilitysuite.lab.probes.norm import norms_of_many
 from stabilitysuite.lab.probes.norm_gain import gains, norm_gain
 from stabilitysuite.lab.probes.residual_std import residual_std
 from stabilitysuite.lab.probes.update_ratio import update_ratio
-from stabilitysuite.lab.subject import Subject, ZooSubject
+from stabilitysuite.lab.subject import Subject
 
 __all__ = ["Parameters"]
 
@@ -41,8 +41,7 @@ class Parameters:
         self.wanted = wanted if subject.layers else wanted - {"movement", "layer_gradient_norm"}
         self.write = write
         self.names = [name for name, _ in subject.named_parameters]
-        self.matrices = [(name, value) for name, value in subject.named_parameters if self._is_matrix(value)]
-        """Those with two dimensions or more: biases start at zero and gains at one, so neither has a scale."""
+        self.matrices = subject.matrices
         self.gains = gains(subject.module, subject.named_parameters) if "norm_gain" in wanted else []
         positions = {name: index for index, name in enumerate(self.names)}
         of_layer = [[positions[name] for name in names] for _, names in subject.layer_parameters()]
@@ -52,11 +51,6 @@ class Parameters:
         self._initial: list[Tensor] = []  # all parameters before the first one
         if "movement" in self.wanted:
             self._initial = [value.detach().clone() for _, value in subject.named_parameters]
-
-    def _is_matrix(self, value: Tensor) -> bool:
-        """Whether a parameter has two dimensions besides that of the seeds; a zoo bias has more, of size one."""
-        own = value.shape[int(self.subject.batched) :]
-        return sum(size > 1 for size in own) >= 2 if isinstance(self.subject, ZooSubject) else len(own) >= 2
 
     def _norms(self, tensors: Sequence[Tensor]) -> Tensor:
         return norms_of_many(tensors, self.subject.batched, len(self.subject.seeds))

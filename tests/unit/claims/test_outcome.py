@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from stabilitysuite.claims.finding import Finding
 from stabilitysuite.claims.outcome import DECLARED_SIDE, Ends, converges, diverges, fails_to_train, stalls
 from stabilitysuite.errors import DeclarationError, NoData
+from stabilitysuite.lab.ending import own_ending
 from stabilitysuite.plan import TWIN
 from stabilitysuite.trace import TROUBLE, OutcomeName, Reference, Trace
 from tests.fakes import ends, series, trace
@@ -234,3 +236,25 @@ def test_the_wrong_seeds_are_named_those_of_a_late_twin_too() -> None:
     assert judged(converges(), ["converged"] * 3).wrong == ()
     assert judged(stalls(), ["stalled"] * 3, twins=["converged", "converged", "learning"]).wrong == (2,)
     assert judged(stalls(), ["stalled"] * 3, early=["stalled", "learning", "stalled"]).wrong == (1,)
+
+
+@given(st.lists(st.floats(0.05, 1.0), min_size=4, max_size=60), st.floats(0.06, 0.9))
+def test_on_ones_own_data_the_margin_is_of_the_loss_that_the_outcome_is_told_by(
+    losses: list[float], target: float
+) -> None:
+    outcome, reference = own_ending(losses, target)
+    one = Trace(
+        arm="",
+        seed=1,
+        outcomes=(outcome,),
+        series={"training_loss": series("training_loss", {step: [loss] for step, loss in enumerate(losses)})},
+        reference=reference,
+    )
+    found = converges().judge("", [dataclasses.replace(one, seed=seed) for seed in range(3)], [], len(losses))
+    if found.margin is not None:
+        assert (found.verdict == "holds") == (found.margin >= 0), (outcome, found)
+
+
+def test_the_border_on_ones_own_data_is_the_target_also_where_a_seed_broke() -> None:
+    found = converges().judge("", [dataclasses.replace(ends("nonfinite", seed=1), reference=None)] * 3, [], STEPS)
+    assert found.threshold == "progress at least 1 in every seed"

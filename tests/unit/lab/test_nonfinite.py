@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stabilitysuite.lab import train
+from stabilitysuite.lab.subject import ZooSubject
 from stabilitysuite.lab.train import run
+from stabilitysuite.lab.zoo.parts import LayerNorm, Linear
 from stabilitysuite.spec import SGD, Adam, AdamW, Run, Training
-from stabilitysuite.trace import Outcome
 
-from .runs import run_of
+from .runs import run_of, training
 
 STEPS = 30
 
@@ -22,10 +24,10 @@ STEPS = 30
 class Trapped(nn.Module):
     """Where the batch says so, the gradient is zero times that of the root of zero."""
 
-    def __init__(self, sparse: bool = False) -> None:
+    def __init__(self, sparse: bool = False, only_sparse: bool = False) -> None:
         super().__init__()
-        self.embed = nn.Embedding(8, 4, sparse=sparse)
-        self.layer = nn.Linear(4, 8)
+        self.embed = nn.Embedding(8, 4, sparse=sparse or only_sparse)
+        self.layer = nn.Linear(4, 8).requires_grad_(not only_sparse)
 
     def forward(self, tokens: Tensor, trapped: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.embed(tokens)
@@ -101,16 +103,73 @@ def test_it_is_that_of_one_seed_of_a_pass(bad: int) -> None:
     assert (traces[2].outcome.step, traces[2].outcome.tensor) == (bad, "gradient of embed.weight")
 
 
-def test_one_that_the_next_loss_does_not_use_is_the_weight_it_made() -> None:
-    """A row of the embedding that only the trapped batch and a late one hold."""
+class Breaking(ZooSubject):
+    """Breaks the gradient of one seed where the loss enters, in the middle and at one parameter after the other."""
 
-    def data(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        del seed
-        for step in range(STEPS):
-            rare = step in (13, 17)
-            yield torch.full((1, 4), 7 if rare else 1), torch.tensor(float(step == 13))
+    where = ""
+    turns = 0
 
-    outcome = run([trapped(0, data=data)])[0].outcome
-    assert outcome == Outcome(
-        name="nonfinite", step=17, layer="embed", tensor="weight embed.weight", detail="NaN; loss nan"
-    )
+    def losses(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        handles = []
+        if torch.is_grad_enabled():
+            type(self).turns += 1
+            if self.turns == 14:
+                module = self.network.get_submodule(self.where)
+                handles.append(module.register_full_backward_hook(self._break))
+        found = super().losses(batch)
+        self.handles = handles
+        return found
+
+    def _break(self, module: nn.Module, inputs: Any, outputs: Any) -> Any:
+        broken = inputs[0].clone()
+        broken[1].view(-1)[0] = torch.nan
+        for handle in self.handles:
+            handle.remove()
+        return (broken, *inputs[1:])
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_wherever_a_zoo_model_breaks_it_is_seen_off_the_record_steps(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = run_of(training(steps=STEPS))
+    names = [
+        name
+        for name, module in ZooSubject(declared.training, (1,), torch.device("cpu")).network.named_modules()
+        if isinstance(module, Linear | LayerNorm)
+    ]
+    monkeypatch.setattr(Breaking, "where", names[place * (len(names) - 1) // 4])
+    monkeypatch.setattr(Breaking, "turns", 0)
+    monkeypatch.setattr(train._one_pass, "__defaults__", (Breaking,))
+    traces = run([dataclasses.replace(declared, seed=seed) for seed in (1, 2, 3)])
+    assert [trace.outcome.name == "nonfinite" for trace in traces] == [False, True, False]
+    assert traces[1].outcome.step == 13
+
+
+def rare(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """A token that only the trapped batch holds."""
+    del seed
+    for step in range(STEPS):
+        yield torch.full((1, 4), 7 if step == 13 else 1), torch.tensor(float(step == 13))
+
+
+def leaving_out(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    found = loss(model, batch)
+    return found if bool(torch.isfinite(found)) else torch.zeros((), requires_grad=True)
+
+
+def refusing(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    found = loss(model, batch)
+    assert bool(torch.isfinite(found))
+    return found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"data": rare}, {"loss": leaving_out}, {"loss": refusing}, {"model": lambda: Trapped(only_sparse=True)}],
+    ids=["a rare token", "left out by the loss", "refused by the loss", "sparse gradients alone"],
+)
+@pytest.mark.parametrize("optimizer", [SGD(lr=0.1), SGD(lr=0.1, momentum=0.9)], ids=["SGD", "momentum"])
+def test_it_is_named_though_no_later_loss_shows_it(optimizer: SGD, changes: dict[str, Any]) -> None:
+    outcome = run([trapped(13, optimizer=optimizer, **changes)])[0].outcome
+    assert (outcome.name, outcome.step, outcome.tensor) == ("nonfinite", 13, "gradient of embed.weight")

@@ -114,6 +114,9 @@ def test_layers_can_be_named() -> None:
         ({"data": lambda seed: []}, "has no batches"),
         ({"data": lambda seed: 3}, "must return an iterable"),
         ({"optimizer": lambda model: 3}, "must return a torch.optim.Optimizer"),
+        ({"optimizer": torch.optim.Adam}, r"optimizer=Adam is a class: give .* lambda model: torch\.optim\.Adam"),
+        ({"optimizer": SGD}, "optimizer=SGD is a class"),
+        ({"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "ReduceLROnPlateau wants a metric"),
         ({"layers": "block.*"}, "did you mean 'blocks"),
         ({"optimizer": lambda model: torch.optim.SGD(Net().parameters(), lr=0.1)}, "holds no parameter of the model"),
         ({"scheduler": lambda optimizer: None}, "must return a torch scheduler with step"),
@@ -207,6 +210,17 @@ def test_the_first_module_with_a_nonfinite_output_is_named() -> None:
 
     outcome = run([own(model=broken, layers="blocks.*")])[0].outcome
     assert (outcome.layer, outcome.tensor) == ("blocks.1", "output of blocks.1")
+
+
+def test_a_model_that_is_nan_only_where_it_is_evaluated_is_nonfinite() -> None:
+    class Leaky(nn.Embedding):
+        def forward(self, tokens: Tensor) -> Tensor:
+            found = super().forward(tokens)
+            return found if torch.is_grad_enabled() else found * math.nan
+
+    one = own(model=lambda: Leaky(TASK.vocab, TASK.vocab), task=TASK, data=None, loss=None)
+    outcome = run([one])[0].outcome
+    assert (outcome.name, outcome.step, outcome.tensor) == ("nonfinite", 0, "evaluated loss")
 
 
 def test_a_nonfinite_gradient_of_a_finite_loss_is_named() -> None:

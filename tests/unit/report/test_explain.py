@@ -11,8 +11,8 @@ from stabilitysuite.report.explain import explanation, reproduction
 
 from .records import finding, outcome_finding, record, scalar, trace
 
-PLATEAU = scalar("training_loss", [3.4, 3.31])
-TRAINED = scalar("training_loss", [3.4, 1.9])
+PLATEAU = scalar("training_loss", [3.4, 3.31, 3.31])
+TRAINED = scalar("training_loss", [3.4, 1.9, 1.9])
 COMMAND = "pytest --stability cases/warmup.py::post_ln_warm"
 
 STALLED = """\
