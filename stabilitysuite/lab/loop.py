@@ -195,7 +195,9 @@ class Loop:
         what such a gradient did to the weights. Where looking would wait for the device, the total is taken at once.
         """
         if self.training.clip is None and self.watch.every == 1:
-            there = _numbers([value.grad for _, value in self.subject.telling])
+            # under a loss scale the sum that a bias gets may overflow float16 alone
+            watched = self.subject.telling if self.scale is None else self.subject.named_parameters
+            there = _numbers([value.grad for _, value in watched])
             if not there or math.isfinite(sum(norm.item() for norm in torch._foreach_norm(there))):
                 return None
         gradients = [value.grad for _, value in self.subject.named_parameters]

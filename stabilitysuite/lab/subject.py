@@ -70,7 +70,7 @@ class Subject:
 
     @property
     def telling(self) -> list[tuple[str, nn.Parameter]]:
-        """Parameters of which one has a non-finite gradient wherever any has."""
+        """Parameters of which one has a non-finite gradient wherever any has, in the range of float32."""
         return self.named_parameters
 
     def layer_parameters(self) -> list[tuple[str, list[str]]]:

@@ -146,6 +146,36 @@ def test_wherever_a_zoo_model_breaks_it_is_seen_off_the_record_steps(
     assert traces[1].outcome.step == 13
 
 
+class Overflowing(ZooSubject):
+    """The gradient of one bias, of one seed, overflows at step 13, and that of no matrix does."""
+
+    turns = 0
+
+    def losses(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        if torch.is_grad_enabled():
+            type(self).turns += 1
+            if self.turns == 14:
+                name, bias = next(one for one in self.named_parameters if one[0].endswith("bias"))
+                assert name not in dict(self.matrices)
+                bias.register_hook(self._over)  # type: ignore[no-untyped-call]
+        return super().losses(batch)
+
+    def _over(self, gradient: Tensor) -> Tensor:
+        over = gradient.clone()
+        if self.turns == 14:
+            over[1].view(-1)[0] = torch.inf
+        return over
+
+
+def test_under_a_loss_scale_a_bias_alone_makes_its_seed_skip_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Overflowing, "turns", 0)
+    monkeypatch.setattr(train._one_pass, "__defaults__", (Overflowing,))
+    declared = run_of(training(steps=STEPS, precision="float16"))
+    traces = run([dataclasses.replace(declared, seed=seed) for seed in (1, 2, 3)])
+    assert "nonfinite" not in [trace.outcome.name for trace in traces]
+    assert [any("the first at step 13" in note for note in trace.warnings) for trace in traces] == [False, True, False]
+
+
 def rare(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """A token that only the trapped batch holds."""
     del seed
