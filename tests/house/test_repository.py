@@ -33,7 +33,12 @@ def test_no_committed_text_names_a_place_on_a_machine() -> None:
 def test_the_pattern_of_a_machine_finds_one() -> None:
     for line in ("see " + "/root" + "/x", "'" + "/work" + "/main'", "file://" + "/home" + "/me"):
         assert MACHINE.search(line), line
-    for line in ("https://example.org/home/page", "https://example.org/work/x", "frame/work/x", "$x/root/y"):
+    for line in (
+        "https://example.org/home" + "/page",
+        "https://example.org/work" + "/x",
+        "frame/work" + "/x",
+        "$x/root" + "/y",
+    ):
         assert not MACHINE.search(line), line
 
 

@@ -104,7 +104,7 @@ def test_it_is_that_of_one_seed_of_a_pass(bad: int) -> None:
 
 
 class Breaking(ZooSubject):
-    """Breaks the gradient of one seed where the loss enters, in the middle and at one parameter after the other."""
+    """Breaks the gradient of one seed at step 13, in one number of what the named module hands on."""
 
     where = ""
     turns = 0
